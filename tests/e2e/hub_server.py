@@ -27,7 +27,7 @@ def git_sha1(content):
 
 class Fault:
     """What goes wrong with the next `times` requests for a file's bytes (or, with on="head" or "api", for its description
-    or the list of files)."""
+    or the list of files; with on="put" for a file's way to the storage, on="post" for a step of an upload)."""
 
     def __init__(self, on="get", times=1, status=None, headers=(), cut=None, wrong=False, stall=None, ranges=True,
                  body=None, drip=None):
@@ -44,6 +44,7 @@ class Hub:
         self.stored = {}     # SHA-256 → content of the large file storage
         self.parts = {}      # (SHA-256, part) → content
         self.part_bytes = 0  # larger files come in parts of this size; 0: none do
+        self.chunk_size = str   # how that size is said
         self.writers = {"me", "org"}   # the names under which TOKEN may make repositories
         self.password = ""   # "user:password", which the API and the files then need
         self.lock = threading.Lock()

@@ -8,6 +8,7 @@ import urllib.parse
 
 TOKEN = "hf_test"
 LFS = re.compile(r"\.(safetensors|bin|parquet)$")
+STEP = re.compile(r"/(create|preupload|batch|verify|complete|commit)\b")   # of an upload, by the path of its request
 
 
 class Repository:
@@ -28,18 +29,32 @@ class Repository:
         return sha
 
 
-class Storage:
+class Faulty:
+    def goes_wrong(self, fault):
+        """Whether a fault has taken the answer's place."""
+        if fault and fault.stall:
+            self.hub.stopping.wait(fault.stall)
+            self.close_connection = True
+        elif fault and (fault.status or fault.body is not None):
+            self.answer(fault.status or 200, fault.headers, b"no" if fault.body is None else fault.body)
+        else:
+            return False
+        return True
+
+
+class Storage(Faulty):
     """Of the CDN: the storage behind Git LFS."""
 
     def do_PUT(self):
         self.note()
+        if self.headers["Content-Length"] == "0":   # as S3 does
+            return self.answer(501, body=b"A header you provided implies functionality that is not implemented")
         content = self.rfile.read(int(self.headers["Content-Length"]))
         if "Authorization" in self.headers:   # a token that left its host
             return self.answer(400, body=b"the token was sent to another host")
         digest, part = self.path.removeprefix("/store/").split("/")
-        fault = self.hub.take_fault(digest, "put") or self.hub.take_fault("", "put")
-        if fault and fault.status:
-            return self.answer(fault.status, fault.headers, b"no")
+        if self.goes_wrong(self.hub.take_fault(digest, "put") or self.hub.take_fault("", "put")):
+            return None
         if part != "whole":
             self.hub.parts[digest, int(part)] = content
         elif hashlib.sha256(content).hexdigest() == digest:
@@ -49,16 +64,15 @@ class Storage:
         return self.answer(200, {"ETag": f'"{hashlib.md5(content).hexdigest()}"'})
 
 
-class Uploads:
+class Uploads(Faulty):
     """Of the web server: requests that write."""
 
     def do_POST(self):
         self.note()
         body = self.rfile.read(int(self.headers["Content-Length"]))
         path = urllib.parse.unquote(urllib.parse.urlparse(self.path).path)
-        fault = self.hub.take_fault(path.rsplit("/", 1)[-1] if "/commit/" not in path else "commit", "post")
-        if fault and fault.status:
-            return self.answer(fault.status, fault.headers, b"no")
+        if self.goes_wrong(self.hub.take_fault(STEP.search(path)[1], "post")):
+            return None
         complete = path.startswith("/lfs/complete/")   # whose address is secret enough
         if not complete and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self.error(401, "", "Invalid username or password.")
@@ -114,7 +128,7 @@ class Uploads:
         if not self.hub.part_bytes or size <= self.hub.part_bytes:
             return told | {"actions": {"upload": {"href": f"{store}/whole"}, "verify": {"href": f"{web}/verify/{digest}"}}}
         count = -(-size // self.hub.part_bytes)
-        header = {"chunk_size": str(self.hub.part_bytes)} | {f"{i + 1:05}": f"{store}/{i + 1}" for i in range(count)}
+        header = {"chunk_size": self.hub.chunk_size(self.hub.part_bytes)} | {f"{i + 1:05}": f"{store}/{i + 1}" for i in range(count)}
         return told | {"actions": {"upload": {"href": f"{web}/complete/{digest}", "header": header},
                                    "verify": {"href": f"{web}/verify/{digest}"}}}
 

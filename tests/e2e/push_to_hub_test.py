@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """--push_to_hub: what a training leaves arrives on the Hub, whole or not at all; and the Hub of the tests takes what
 huggingface_hub uploads, too."""
+import hashlib
+import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
-import time
 
 import command_line as cl
 from hub_server import TOKEN, Fault, HubCase, Repository, wait_until
@@ -27,14 +27,25 @@ class Push(HubCase):
         self.table = self.root / "t.csv"
         self.table.write_text("text,label\n" + "the old bridge,a\nwho opened it,b\n" * 8)
 
+    def command(self, *flags):
+        return [cl.program(), "glue", "--model_name_or_path", cl.MODEL, "--train_file", self.table, "--do_train",
+                "--ignore_mismatched_sizes", "--max_steps", "2", "--save_steps", "1", "--output_dir", self.out,
+                "--push_to_hub", *flags]
+
     def train(self, *flags, **environment):
-        return cl.run([cl.program(), "glue", "--model_name_or_path", cl.MODEL, "--train_file", self.table, "--do_train",
-                       "--ignore_mismatched_sizes", "--max_steps", "2", "--save_steps", "1", "--output_dir", self.out, "--push_to_hub", *flags],
-                      env=self.environment(HF_TOKEN=TOKEN) | environment)
+        return cl.run(self.command(*flags), env=self.environment(HF_TOKEN=TOKEN) | environment)
 
     def pushed(self, name="me/my-model", revision="main"):
         repository = self.hub.models[name]
         return repository.commits[repository.refs[revision]]
+
+    def fails(self, result, *words, without):
+        super().fails(result, *words)
+        self.assertNotIn(without, result.stderr)
+
+    def check_nothing_pushed(self):
+        self.assertTrue((self.out / "model.safetensors").exists())
+        self.assertEqual(set(self.pushed()), {".gitattributes"})
 
     def check_pushed(self, name="me/my-model"):
         pushed = self.pushed(name)
@@ -83,7 +94,7 @@ class Push(HubCase):
         self.assertGreater(self.hub.count("PUT", "/store/"), 3)
 
     def test_faults(self):
-        for name, on in (("", "put"), ("commit", "post"), ("batch", "post"), ("main", "post"), ("create", "post")):
+        for name, on in (("", "put"), ("commit", "post"), ("batch", "post"), ("preupload", "post"), ("create", "post")):
             self.hub.fail(name, Fault(on=on, status=503, times=2))
         self.succeeds(self.train())
         self.check_pushed()
@@ -93,16 +104,86 @@ class Push(HubCase):
         result = self.train()
         self.assertEqual(result.returncode, 1)
         self.assertIn(f"hf upload me/my-model {self.out}", result.stderr)
-        self.assertTrue((self.out / "model.safetensors").exists())
-        self.assertEqual(set(self.pushed()), {".gitattributes"})
+        self.check_nothing_pushed()
         sent = self.hub.count("PUT", "/store/")
         self.assertGreater(sent, 0)
+        self.assertIn("give the same command again: it trains nothing", result.stderr)
+        result = self.succeeds(self.train())
+        self.assertIn("nothing to train", result.stderr)
+        self.check_pushed()
+        self.assertEqual(self.hub.count("PUT", "/store/"), sent)
+
+    def test_the_same_command_is_no_way_where_it_trains_again(self):
+        for flags in (("--save_strategy", "no"), ("--overwrite_output_dir",)):
+            self.hub.fail("commit", Fault(on="post", status=400))
+            self.fails(self.train(*flags), 'making the commit of model "me/my-model"', "HTTP 400",
+                       f"hf upload me/my-model {self.out}", without="same command")
+
+    def test_a_refusal_of_the_storage_is_not_one_of_the_token(self):
+        self.hub.fail("", Fault(on="put", status=403))
+        self.fails(self.train(), "model.safetensors: the Hub's storage refuses it (HTTP 403); try again", without="HF_TOKEN")
+        self.check_nothing_pushed()
+        self.succeeds(self.train())
+        self.check_pushed()
+
+    def test_a_stop_keeps_the_model_and_says_what_is_committed(self):
+        for on, step, words in (("put", "", "stopped; nothing is committed, what was sent need not be sent again"),
+                                ("post", "commit", f"{self.hub.url}/me/my-model/commits/main tells whether it was made")):
+            self.hub.fail(step, Fault(on=on, stall=30))
+            asked = self.hub.count(on.upper(), step or "/store/")
+            run = subprocess.Popen(self.command(), env=self.environment(HF_TOKEN=TOKEN), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+            self.assertTrue(wait_until(lambda on=on, step=step, asked=asked:
+                                       self.hub.count(on.upper(), step or "/store/") > asked))
+            run.send_signal(signal.SIGINT)
+            error = run.communicate(timeout=60)[1]
+            self.assertEqual(run.returncode, -signal.SIGINT, error)
+            self.assertIn(words, error)
+            self.assertIn(f"hf upload me/my-model {self.out}", error)
+            self.assertNotIn("fetched", error)
+            self.check_nothing_pushed()
+        self.succeeds(self.train())
+        self.check_pushed()
+
+    def test_odd_answers(self):
+        self.hub.part_bytes = 10_000
+        for step in ("create", "preupload", "batch", "commit"):
+            for body in (b"<html>", b"", b"7", b"[]", b"{}", b'{"url": 1, "files": 1, "objects": 1, "commitUrl": 1}',
+                         b'{"url": "/", "files": [1], "objects": [1], "commitUrl": []}', b'{"files": []}',
+                         b'{"files": [{"path": "config.json", "uploadMode": 1}], "objects": [{"oid": 1}]}',
+                         b'{"files": [{"path": "config.json", "uploadMode": "other"}]}'):
+                self.hub.fail(step, Fault(on="post", body=body))
+                self.fails(self.train(), without="fault of lathe")
+                self.assertIsNone(self.hub.take_fault(step, "post"), "it was not asked for")
+        self.hub.stored = {}
+        self.hub.fail("complete", Fault(on="post", body=b"<html>"))   # of which only the status counts
+        self.fails(self.train(), "model.safetensors", "HTTP 404", without="fault of lathe")
+        self.check_nothing_pushed()
+        self.hub.fail("verify", Fault(on="post", body=b"[]"))   # as there
+        self.succeeds(self.train())
+        self.check_pushed()
+
+    def test_odd_places(self):
+        self.hub.part_bytes = 10_000
+        for said in ("1e30", "inf", "nan", "1e19", 1e30, "0", "0.5", "-1", "", "x", [], [1], True):
+            self.hub.chunk_size = lambda _, said=said: said
+            self.fails(self.train(), f"chunk_size: found {json.dumps(said)}, expected the bytes of a part", without="fault of lathe")
+        digest = hashlib.sha256((self.out / "model.safetensors").read_bytes()).hexdigest()
+        for place, word in (({"error": {"code": 422}}, "the Hub refuses it"), ({"actions": 1}, "upload"), ({"actions": {}}, "upload"),
+                            ({"actions": {"upload": 1}}, "href"), ({"actions": {"upload": {"href": 1}}}, "href"),
+                            ({"actions": {"upload": {"href": "ftp://x"}}}, "after 5 tries")):
+            answer = json.dumps({"objects": [{"oid": digest} | place]}).encode()
+            self.hub.fail("batch", Fault(on="post", body=answer))
+            self.fails(self.train(), "model.safetensors", word, without="fault of lathe")
+        self.assertEqual(self.hub.count("PUT", "/store/"), 0)
+        self.check_nothing_pushed()
 
     def test_huggingface_hub_uploads_to_the_same_hub(self):
         folder = self.root / "folder"
         folder.mkdir()
         (folder / "model.safetensors").write_bytes(os.urandom(30_000))
         (folder / "config.json").write_text("{}")
+        (folder / "empty.bin").touch()
         for size in (0, 10_000):
             self.hub.part_bytes, self.hub.stored = size, {}
             result = cl.run([sys.executable, "-c", UPLOADER, self.hub.url, TOKEN, "theirs", folder],

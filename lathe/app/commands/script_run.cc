@@ -90,9 +90,7 @@ std::string ScriptRun::checkpoint_to_go_on_from(const std::vector<RunInput>& inp
   if (args_.do_train) static_cast<void>(checkpoints.clear_leftovers());  // the trainer tells what stays
   if (args_.resume_from_checkpoint)
     return names_checkpoint() ? *args_.resume_from_checkpoint : checkpoints.wanted_to_go_on_from();
-  if (!args_.do_train || !fs_.is_directory(folder)) return "";
-  const bool resume = args_.resume.value_or("") == "auto";
-  if (args_.overwrite_output_dir && !resume) return "";
+  if (!args_.do_train || !fs_.is_directory(folder) || begins_anew()) return "";
   const std::string last = checkpoints.to_go_on_from();
   if (!last.empty()) {
     say(LogLevel::kInfo,
@@ -101,7 +99,7 @@ std::string ScriptRun::checkpoint_to_go_on_from(const std::vector<RunInput>& inp
                     last));
     return last;
   }
-  if (!resume && !is_left_over(fs_.list(folder).value()))
+  if (!args_.resume && !is_left_over(fs_.list(folder).value()))
     fail(ErrorCode::kUsage,
          "--output_dir: {} is not empty; give --overwrite_output_dir to write into it, or another folder",
          folder);
@@ -174,14 +172,32 @@ void ScriptRun::carry_out(const std::function<void()>& work) {
     throw;
   }
   tracked_.finish("finished");
-  if (repository_.empty()) return;
-  const std::string commit =
-      push_to_hub(fs_, args_, repository_, "End of training", hub_on(terminal_, args_.hub_token, "uploaded"));
-  say(LogLevel::kInfo, "uploaded to " + commit);
+  if (!repository_.empty()) upload();
+}
+
+void ScriptRun::upload() {
+  try {
+    const std::string commit = push_to_hub(fs_, args_, repository_, "End of training",
+                                           hub_on(terminal_, args_.hub_token, "uploaded"));
+    say(LogLevel::kInfo, "uploaded to " + commit);
+  } catch (const Error& error) {
+    if (!goes_on_from(last_step_)) throw;
+    fail(error.code(), "{}\nOr give the same command again: it trains nothing and uploads", error.what());
+  }
+}
+
+bool ScriptRun::goes_on_from(int64_t step) const {
+  if (begins_anew() || (args_.resume_from_checkpoint && names_checkpoint())) return false;
+  const CheckpointFolder checkpoints(fs_, args_, [](const std::string&) {});
+  return checkpoints.to_go_on_from() == checkpoints.at_step(step);
 }
 
 void ScriptRun::fail_behind_the_training() const {
   fail(ErrorCode::kInterrupted, "interrupted after the training; its model is in {}", output_dir());
+}
+
+bool ScriptRun::begins_anew() const {
+  return args_.overwrite_output_dir && !args_.resume && !args_.resume_from_checkpoint;
 }
 
 bool ScriptRun::names_checkpoint() const {
@@ -204,8 +220,7 @@ bool ScriptRun::has_finished(Trainer& trainer, const std::string& resume_from) {
 
 void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t samples) {
   const bool finished = has_finished(trainer, resume_from);
-  if (finished && is_main(group_.get())) note_.emplace(fs_, output_dir());
-  if (finished) return;
+  if (finished) return after_training(trainer);
   const Trainer::Plan plan = trainer.plan(resume_from);
   const int64_t first_step = resume_from.empty() ? 0 : read_trainer_state(fs_, resume_from).global_step;
   TrainingBanner banner;
@@ -232,7 +247,7 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
     throw;
   }
   terminal_.end_progress();
-  if (is_main(group_.get())) note_.emplace(fs_, output_dir());
+  after_training(trainer);
   nlohmann::json metrics = output.metrics;
   metrics["train_samples"] = samples;
   trainer.save_model(output_dir());
@@ -240,6 +255,11 @@ void ScriptRun::train(Trainer& trainer, const std::string& resume_from, int64_t 
   trainer.save_state();
   trained_ = true;
   if (stop_signal() != 0) fail_behind_the_training();  // too late for a checkpoint
+}
+
+void ScriptRun::after_training(const Trainer& trainer) {
+  if (is_main(group_.get())) note_.emplace(fs_, output_dir());
+  last_step_ = trainer.state().global_step;
 }
 
 void ScriptRun::fail_with_the_way_on(int64_t step) const {

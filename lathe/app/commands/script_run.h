@@ -100,11 +100,18 @@ class ScriptRun {
 
  private:
   std::string checkpoint_to_go_on_from(const std::vector<RunInput>& inputs);
+  /// Whether --overwrite_output_dir counts, and no flag asks for a checkpoint.
+  bool begins_anew() const;
   /// Whether --resume_from_checkpoint names a checkpoint, and not just that of output_dir.
   bool names_checkpoint() const;
   /// Checks the checkpoint.  True: its run has ended, and its model and state are taken.
   bool has_finished(Trainer& trainer, const std::string& resume_from);
   void make_output_folder();
+  void after_training(const Trainer& trainer);
+  /// Of rank 0.  Errors: those of push_to_hub, with the same command as a way if it trains no more.
+  void upload();
+  /// Whether the same command would go on from the checkpoint of this step.
+  bool goes_on_from(int64_t step) const;
   [[noreturn]] void fail_behind_the_training() const;
   /// Throws kInterrupted and, if the checkpoint of that step exists, says how to continue.
   void fail_with_the_way_on(int64_t step) const;
@@ -125,6 +132,7 @@ class ScriptRun {
   bool told_ = false;  // a run that had ended before: its run.json, card and page are those of its end
   std::vector<std::string> predictions_;  // names of their files
   std::string repository_;                // of --push_to_hub, on rank 0
+  int64_t last_step_ = 0;                 // of the training
   std::unique_ptr<Backend> backend_;
   std::vector<std::string> words_;  // of the command
   TrackedRun tracked_;

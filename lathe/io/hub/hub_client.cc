@@ -60,6 +60,11 @@ std::string error_text(const HttpResponse& response) {
 
 const char* kind_name(const HubRepo& repo) { return repo.kind == RepoKind::kModel ? "model" : "data set"; }
 
+const char* stop_text(HubWork work) {
+  return work == HubWork::kFetch ? "stopped; what was fetched is kept"
+                                 : "stopped; nothing is committed, what was sent need not be sent again";
+}
+
 std::string page_of(const std::string& endpoint, const HubRepo& repo) {
   return fmt::format("{}/{}{}", endpoint, repo.kind == RepoKind::kModel ? "" : "datasets/", repo.name);
 }
@@ -112,8 +117,7 @@ void HubClient::wait(const HttpResponse& response, int attempt, const std::strin
         response.failure.empty() ? fmt::format("HTTP {}", response.status) : response.failure, seconds));
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < end) {
-    if (should_stop && should_stop())
-      fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", what);
+    if (should_stop && should_stop()) fail(ErrorCode::kInterrupted, "{}: {}", what, stop_text(work_));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
 }
@@ -123,7 +127,7 @@ void HubClient::raise(const HttpResponse& response, const std::string& file) con
   const std::string hub = without_userinfo(settings_.endpoint), tokens = hub + "/settings/tokens";
   const std::string page = page_of(hub, repo_), code = response.header("x-error-code");
   const std::string item = file.empty() ? name : fmt::format("{} of {}", file, name);
-  if (response.stopped) fail(ErrorCode::kInterrupted, "{}: stopped; what was fetched is kept", item);
+  if (response.stopped) fail(ErrorCode::kInterrupted, "{}: {}", item, stop_text(work_));
   const int status = response.status;
   if (code == "GatedRepo")
     fail(ErrorCode::kNotFound,
@@ -140,12 +144,10 @@ void HubClient::raise(const HttpResponse& response, const std::string& file) con
          "https_proxy and http_proxy",
          item);
   if (status == 0 || !response.failure.empty())
-    fail(
-        ErrorCode::kIo,
-        "{}: {}{} with {}. Check the network, a proxy (https_proxy) or HF_ENDPOINT; give the same command to "
-        "go on",
-        item, response.failure.empty() ? "no answer" : response.failure,
-        is_passing(response) ? fmt::format(" after {} tries", kTries) : "", hub);
+    fail(ErrorCode::kIo, "{}: {}{} with {}. Check the network, a proxy (https_proxy) or HF_ENDPOINT{}", item,
+         response.failure.empty() ? "no answer" : response.failure,
+         is_passing(response) ? fmt::format(" after {} tries", kTries) : "", hub,
+         work_ == HubWork::kFetch ? "; give the same command to go on" : "");
   if (status == 401 && !settings_.token.empty())
     fail(ErrorCode::kNotFound,
          "{}: {} does not know it, or does not accept the token (HTTP 401): check the name, and HF_TOKEN "

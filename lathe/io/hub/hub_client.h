@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lathe/io/hub/http.h"
@@ -54,14 +55,21 @@ struct HubListing {
   std::vector<std::string> files;
 };
 
+/// What a client is for, which its messages say.
+enum class HubWork { kFetch, kUpload };
+
 /// Asks one Hub about one repository.  What fails for a while (no connection, stalls, 408, 429 with its
 /// Retry-After, 5xx) is tried again, kTries times in all; an answer is given kMostAnswerTimes api_timeout_s.
 /// Every method throws Error where the last try failed, kNotFound for what is not there or not allowed,
 /// kInvalidData for answers that make no sense, kIo for the network, kInterrupted where should_stop says so.
 class HubClient {
  public:
-  HubClient(const HubSettings& settings, const HubRepo& repo)
-      : settings_(settings), repo_(repo), held_(settings.while_asking ? settings.while_asking() : nullptr) {}
+  /// `settings` must outlive it.
+  HubClient(const HubSettings& settings, HubRepo repo, HubWork work = HubWork::kFetch)
+      : settings_(settings),
+        repo_(std::move(repo)),
+        work_(work),
+        held_(settings.while_asking ? settings.while_asking() : nullptr) {}
 
   static constexpr int kTries = 5;
   static constexpr double kMostAnswerTimes = 12;
@@ -93,7 +101,8 @@ class HubClient {
   HubListing listing_of(const HttpResponse& response) const;
 
   const HubSettings& settings_;
-  const HubRepo& repo_;
+  const HubRepo repo_;
+  const HubWork work_;
   const std::shared_ptr<const void> held_;
   HttpClient http_;
 };

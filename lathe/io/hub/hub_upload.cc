@@ -20,6 +20,7 @@ using nlohmann::json;
 constexpr size_t kSampleBytes = 512;  // of a file, by which the Hub tells text from data
 constexpr size_t kFilesAtOnce = 256;  // as huggingface_hub asks
 constexpr uint64_t kMostParts = 10'000;
+constexpr double kMostPartBytes = 0x1p53;  // up to there each number of bytes is a double
 constexpr const char* kJson = "application/json";
 constexpr const char* kLfsJson = "application/vnd.git-lfs+json";
 
@@ -40,22 +41,28 @@ struct LocalFile {
   std::string sha256;  ///< of those that go to the large file storage
 };
 
+HttpRequest post(const std::string& url, std::string_view body, const std::string& type) {
+  HttpRequest request;
+  request.url = url;
+  request.body = HttpBody{as_bytes(body), type};
+  return request;
+}
+
 /// One upload: what is asked of the Hub, in order.
 class Upload {
  public:
   Upload(const UploadTarget& target, const HubSettings& settings)
       : target_(target),
         settings_(settings),
-        hub_(settings_, {RepoKind::kModel, target.name, target.revision}) {}
+        hub_(settings_, {RepoKind::kModel, target.name, target.revision}, HubWork::kUpload) {}
 
   std::string create();
   std::string upload(std::vector<LocalFile> files, const std::string& message);
 
  private:
   std::string at(const std::string& path) const { return settings_.endpoint + path; }
-  HttpResponse post(const std::string& url, std::string_view body, const std::string& type,
-                    const std::string& what);
-  json answer_of(const HttpResponse& response, const std::string& what) const;
+  HttpResponse accepted(HttpRequest request, const std::string& what);
+  json parsed(const HttpResponse& response, const std::string& what) const;
   [[noreturn]] void raise(const HttpResponse& response, const std::string& what) const;
   std::vector<bool> which_are_large(const std::vector<LocalFile>& files);
   void send_large(const std::vector<LocalFile*>& files);
@@ -87,17 +94,19 @@ void Upload::raise(const HttpResponse& response, const std::string& what) const 
   hub_.raise(response, what);
 }
 
-json Upload::answer_of(const HttpResponse& response, const std::string& what) const {
-  if (!response.ok()) raise(response, what);
-  return parse_json(response.body, without_userinfo(settings_.endpoint) + ": " + what);
+/// The answer, a success.
+HttpResponse Upload::accepted(HttpRequest request, const std::string& what) {
+  const bool of_hub = url_origin(request.url) == url_origin(settings_.endpoint);
+  HttpResponse response = hub_.ask(std::move(request), what);
+  if (response.ok()) return response;
+  const int status = response.status;  // 407: of a proxy
+  if (!of_hub && status >= 400 && status < 500 && status != 407)
+    fail(ErrorCode::kIo, "{}: the Hub's storage refuses it (HTTP {}); try again", what, status);
+  raise(response, what);
 }
 
-HttpResponse Upload::post(const std::string& url, std::string_view body, const std::string& type,
-                          const std::string& what) {
-  HttpRequest request;
-  request.url = url;
-  request.body = HttpBody{as_bytes(body), type};
-  return hub_.ask(std::move(request), what);
+json Upload::parsed(const HttpResponse& response, const std::string& what) const {
+  return parse_json(response.body, without_userinfo(settings_.endpoint) + ": " + what);
 }
 
 std::string Upload::create() {
@@ -107,7 +116,8 @@ std::string Upload::create() {
   wanted["name"] = target_.name.substr(slash == std::string::npos ? 0 : slash + 1);
   if (slash != std::string::npos) wanted["organization"] = target_.name.substr(0, slash);
   if (target_.is_private) wanted["private"] = *target_.is_private;
-  const HttpResponse response = post(at("/api/repos/create"), wanted.dump(), kJson, kWhat);
+  const std::string asked = wanted.dump();
+  const HttpResponse response = hub_.ask(post(at("/api/repos/create"), asked, kJson), kWhat);
   const int status = response.status;
   if (!response.ok() && status != 409) {
     // A token may be allowed to write into a repository and not to make one.
@@ -117,7 +127,7 @@ std::string Upload::create() {
     if (may_be_there && hub_.ask(look, kWhat).ok()) return target_.name;
     raise(response, kWhat);
   }
-  const json answer = parse_json(response.body, without_userinfo(settings_.endpoint) + ": " + kWhat);
+  const json answer = parsed(response, kWhat);
   const auto url = required<std::string>(answer, "url", kWhat);
   const size_t name = url.rfind('/', url.rfind('/') - 1);
   const std::string whole = name == std::string::npos ? "" : url.substr(name + 1);
@@ -128,6 +138,7 @@ std::string Upload::create() {
 }
 
 std::vector<bool> Upload::which_are_large(const std::vector<LocalFile>& files) {
+  constexpr const char* kWhat = "announcing the files";
   std::map<std::string, std::string> mode;
   for (size_t first = 0; first < files.size(); first += kFilesAtOnce) {
     json asked = json::array();
@@ -137,17 +148,23 @@ std::vector<bool> Upload::which_are_large(const std::vector<LocalFile>& files) {
                        {"size", bytes.size()},
                        {"sample", to_base64(bytes.first(std::min(bytes.size(), kSampleBytes)))}});
     }
-    constexpr const char* kWhat = "announcing the files";
     const std::string url = at(fmt::format("/api/models/{}/preupload/{}", percent_encoded(target_.name, true),
                                            percent_encoded(target_.revision, false)));
-    const json answer = answer_of(post(url, json{{"files", asked}}.dump(), kJson, kWhat), kWhat);
+    const std::string body = json{{"files", asked}}.dump();
+    const json answer = parsed(accepted(post(url, body, kJson), kWhat), kWhat);
     const auto said = required<json>(answer, "files", kWhat);
     if (!said.is_array()) fail(ErrorCode::kInvalidData, "{}: \"files\": expected a list", kWhat);
     for (const json& file : said)
       mode[required<std::string>(file, "path", kWhat)] = required<std::string>(file, "uploadMode", kWhat);
   }
   std::vector<bool> large;
-  for (const LocalFile& file : files) large.push_back(mode[file.name] == "lfs");
+  for (const LocalFile& file : files) {
+    const std::string said = mode[file.name];
+    if (said != "lfs" && said != "regular")
+      fail(ErrorCode::kInvalidData, "{}: {}: \"uploadMode\": found \"{}\", expected \"lfs\" or \"regular\"",
+           kWhat, file.name, said);
+    large.push_back(said == "lfs" && !file.content.bytes().empty());  // the storage takes no empty file
+  }
   return large;
 }
 
@@ -169,8 +186,7 @@ std::string Upload::put(const std::string& url, std::span<const std::byte> bytes
   request.sent = [&](uint64_t sent) {
     if (settings_.progress && before + sent < total) settings_.progress(file.name, before + sent, total);
   };
-  const HttpResponse response = hub_.ask(std::move(request), file.name);
-  if (!response.ok()) raise(response, file.name);
+  const HttpResponse response = accepted(std::move(request), file.name);
   file.content.release(bytes);
   return response.header("etag");
 }
@@ -178,10 +194,10 @@ std::string Upload::put(const std::string& url, std::span<const std::byte> bytes
 void Upload::send_parts(const LocalFile& file, const json& header, const std::string& url) {
   const auto bytes = file.content.bytes();
   const json& said = header.at("chunk_size");  // a number, or its digits
-  const auto size =
-      static_cast<uint64_t>(std::max(0.0, said.is_string()   ? strtod_c(said.get<std::string>().c_str())
-                                          : said.is_number() ? said.get<double>()
-                                                             : 0));
+  const double number = said.is_string()   ? strtod_c(said.get<std::string>().c_str())
+                        : said.is_number() ? said.get<double>()
+                                           : 0;
+  const uint64_t size = number >= 1 && number <= kMostPartBytes ? static_cast<uint64_t>(number) : 0;
   const uint64_t count = size == 0 ? 0 : (bytes.size() + size - 1) / size;
   if (count == 0 || count > kMostParts)
     fail(ErrorCode::kInvalidData, "{}: chunk_size: found {}, expected the bytes of a part", file.name,
@@ -197,9 +213,8 @@ void Upload::send_parts(const LocalFile& file, const json& header, const std::st
     parts.push_back(
         {{"partNumber", part + 1}, {"etag", put(padded->get<std::string>(), piece, file, part * size)}});
   }
-  const HttpResponse response =
-      post(url, json{{"oid", file.sha256}, {"parts", parts}}.dump(), kLfsJson, file.name);
-  if (!response.ok()) raise(response, file.name);
+  const std::string body = json{{"oid", file.sha256}, {"parts", parts}}.dump();
+  accepted(post(url, body, kLfsJson), file.name);
 }
 
 void Upload::send(const LocalFile& file, const json& actions) {
@@ -213,10 +228,8 @@ void Upload::send(const LocalFile& file, const json& actions) {
     put(url, bytes, file, 0);
   if (settings_.progress) settings_.progress(file.name, bytes.size(), bytes.size());
   if (!actions.contains("verify")) return;
-  const HttpResponse response =
-      post(url_of(actions["verify"], file), json{{"oid", file.sha256}, {"size", bytes.size()}}.dump(), kJson,
-           file.name);
-  if (!response.ok()) raise(response, file.name);
+  const std::string body = json{{"oid", file.sha256}, {"size", bytes.size()}}.dump();
+  accepted(post(url_of(actions["verify"], file), body, kJson), file.name);
 }
 
 void Upload::send_large(const std::vector<LocalFile*>& files) {
@@ -236,7 +249,8 @@ void Upload::send_large(const std::vector<LocalFile*>& files) {
                       {"ref", {{"name", target_.revision}}}};
   const std::string url =
       at(fmt::format("/{}.git/info/lfs/objects/batch", percent_encoded(target_.name, true)));
-  const json answer = answer_of(post(url, asked.dump(), kLfsJson, kWhat), kWhat);
+  const std::string body = asked.dump();
+  const json answer = parsed(accepted(post(url, body, kLfsJson), kWhat), kWhat);
   const auto places = required<json>(answer, "objects", kWhat);
   if (!places.is_array()) fail(ErrorCode::kInvalidData, "{}: \"objects\": expected a list", kWhat);
   for (const json& place : places) {
@@ -267,8 +281,12 @@ std::string Upload::commit(const std::vector<LocalFile>& files, const std::strin
   }
   const std::string url = at(fmt::format("/api/models/{}/commit/{}", percent_encoded(target_.name, true),
                                          percent_encoded(target_.revision, false)));
-  const json answer = answer_of(post(url, lines, "application/x-ndjson", kWhat), kWhat);
-  return required<std::string>(answer, "commitUrl", kWhat);
+  const HttpResponse response = hub_.ask(post(url, lines, "application/x-ndjson"), kWhat);
+  if (response.stopped)
+    fail(ErrorCode::kInterrupted, "{}: stopped before the answer; {}/{}/commits/{} tells whether it was made",
+         kWhat, without_userinfo(settings_.endpoint), target_.name, target_.revision);
+  if (!response.ok()) raise(response, kWhat);
+  return required<std::string>(parsed(response, kWhat), "commitUrl", kWhat);
 }
 
 std::string Upload::upload(std::vector<LocalFile> files, const std::string& message) {
