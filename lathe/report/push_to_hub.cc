@@ -8,6 +8,8 @@
 #include "lathe/core/error.h"
 #include "lathe/io/hub/hub_upload.h"
 #include "lathe/report/shell_text.h"
+#include "lathe/text/unicode.h"
+#include "lathe/text/visible_text.h"
 #include "lathe/train/checkpoint.h"
 
 namespace lathe {
@@ -20,7 +22,8 @@ UploadTarget target_of(const TrainingArguments& args) {
           args.hub_private_repo};
 }
 
-/// The files of a folder and of those in it, by their paths in it.
+/// The files of a folder and of those in it, by their paths in it; of links only those to files, as
+/// huggingface_hub's upload_folder: a folder's may lead to a checkpoint, up again, or out.
 void add_files(FileSystem& fs, const std::string& folder, const std::string& inside,
                std::vector<std::string>& files) {
   for (const std::string& name : fs.list(join_path(folder, inside)).value()) {
@@ -29,6 +32,12 @@ void add_files(FileSystem& fs, const std::string& folder, const std::string& ins
     if (inside.empty() &&
         (name.starts_with('_') || name.starts_with(kSetAside) || checkpoint_step(name) >= 0))
       continue;
+    std::error_code ignored;
+    const bool is_link = std::filesystem::is_symlink(whole, ignored);
+    if (is_link && (fs.is_directory(whole) || !fs.exists(whole))) continue;
+    if (!unicode::is_valid(name))
+      fail(ErrorCode::kInvalidData, "{}: its name is not UTF-8, which the Hub needs; rename or remove it",
+           visible_line(whole));
     if (fs.is_directory(whole))
       add_files(fs, folder, path, files);
     else if (!fs.is_special(whole))

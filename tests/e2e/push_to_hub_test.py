@@ -178,6 +178,39 @@ class Push(HubCase):
         self.assertEqual(self.hub.count("PUT", "/store/"), 0)
         self.check_nothing_pushed()
 
+    def test_names_links_and_empty_files(self):
+        self.out.mkdir()
+        outside = self.root / "outside"
+        outside.mkdir()
+        (outside / "secret.txt").write_text("not of the model")
+        (self.out / "empty.bin").touch()
+        (self.out / "notes.txt").write_text("kept")
+        (self.out / "more").mkdir()
+        (self.out / "more" / "deep.txt").write_text("deep")
+        for name, target in (("last", "checkpoint-2"), ("self", "."), ("more/up", ".."), ("gone", "nothing"),
+                             ("elsewhere", outside), ("same.txt", "notes.txt"), ("linked.txt", outside / "secret.txt")):
+            (self.out / name).symlink_to(target)
+        self.succeeds(self.train("--overwrite_output_dir"))
+        pushed = self.pushed()
+        expected = {path.name for path in self.out.iterdir() if path.is_file()} | {"more/deep.txt", ".gitattributes"}
+        self.assertEqual(set(pushed), {name for name in expected if not name.startswith(("_", "."))} | {".gitattributes"})
+        self.assertEqual([pushed[name] for name in ("empty.bin", "same.txt", "linked.txt", "more/deep.txt")],
+                         [b"", b"kept", b"not of the model", b"deep"])
+
+    def test_a_name_that_is_no_text(self):
+        self.out.mkdir()
+        name = os.fsencode(self.out) + b"/caf\xe9.txt"
+        try:
+            open(name, "wb").close()
+        except OSError:
+            self.skipTest("needs a file system that takes any name")
+        self.fails(self.train("--overwrite_output_dir"), "caf\\xe9.txt", "UTF-8", "rename", f"hf upload me/my-model {self.out}",
+                   without="fault of lathe")
+        self.assertEqual(self.hub.count("POST", "/preupload/"), 0)
+        self.check_nothing_pushed()
+        os.remove(name)
+        self.succeeds(self.train())
+
     def test_huggingface_hub_uploads_to_the_same_hub(self):
         folder = self.root / "folder"
         folder.mkdir()
