@@ -392,6 +392,12 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_to
   return std::move(decoder).finish();
 }
 
+std::string Tokenizer::join(std::span<const std::string> tokens) const {
+  Decoder decoder(impl_->spec.decoder);
+  for (const std::string& token : tokens) decoder.put(token);
+  return std::move(decoder).finish();
+}
+
 int Tokenizer::vocab_size() const { return static_cast<int>(impl_->id_of.size()); }
 
 std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
@@ -415,6 +421,8 @@ int32_t Tokenizer::unk_id() const { return impl_->unk; }
 int32_t Tokenizer::mask_id() const { return impl_->mask; }
 int Tokenizer::model_max_length() const { return impl_->spec.model_max_length; }
 bool Tokenizer::pads_left() const { return impl_->spec.pads_left; }
+bool Tokenizer::truncates_left() const { return impl_->spec.truncates_left; }
+bool Tokenizer::marks_inner_tokens() const { return impl_->spec.model == ModelKind::kWordPiece; }
 bool Tokenizer::gives_types() const { return impl_->spec.gives_types; }
 
 int Tokenizer::num_special_tokens(bool pair) const {

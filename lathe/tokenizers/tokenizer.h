@@ -77,6 +77,9 @@ class Tokenizer {
   /// The text of the ids: pieces joined, `cleanup` as in the file.  Ids out of range are left out.
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
 
+  /// Tokens, or texts in their place, put together as `decode` does: `convert_tokens_to_string` in Python.
+  std::string join(std::span<const std::string> tokens) const;
+
   /// Tokens with added ones: `len(tokenizer)` in Python.
   int vocab_size() const;
   std::optional<int32_t> token_to_id(std::string_view token) const;
@@ -93,6 +96,10 @@ class Tokenizer {
   /// Whether `padding_side` of tokenizer_config.json is left.  Lathe pads nothing; run_qa turns pairs round
   /// then.
   bool pads_left() const;
+  /// Whether a text that is too long loses its beginning: `truncation_side` left.
+  bool truncates_left() const;
+  /// Whether tokens inside a word have a mark that a word's first has not (WordPiece's "##").
+  bool marks_inner_tokens() const;
   /// Whether transformers passes type ids on to the model: `model_input_names` of tokenizer_config.json has
   /// token_type_ids; where it has none, those of the class that it names, and where it names none, WordPiece.
   bool gives_types() const;
