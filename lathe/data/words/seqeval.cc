@@ -11,7 +11,7 @@ namespace lathe {
 namespace {
 
 // A tag taken apart: its letter ('O', 'B', …; of any other tag its first character) and its type.
-struct Parts {
+struct TagParts {
   std::string_view letter, type;
 };
 
@@ -23,7 +23,7 @@ size_t first_length(std::string_view text) {
 }
 
 // Source: get_entities.
-Parts parts_of(std::string_view tag, TagStyle style) {
+TagParts parts_of(std::string_view tag, TagStyle style) {
   if (tag.empty())
     fail(ErrorCode::kUsage, "seqeval: found an empty tag, expected a text such as \"B-PER\" or \"O\"");
   if (style == TagStyle::kPrefix) {
@@ -63,7 +63,7 @@ bool starts(const Tag& before, const Tag& now) {
 class Types {
  public:
   Tag tag_of(std::string_view text, TagStyle style) {
-    const Parts parts = parts_of(text, style);
+    const TagParts parts = parts_of(text, style);
     const bool known =
         parts.letter.size() == 1 && std::string_view("OBIES.").find(parts.letter) != std::string_view::npos;
     const auto [at, is_new] =
@@ -79,10 +79,10 @@ class Types {
 };
 
 // Takes tags one by one and gives span(type, first, last) at each end.
-template <typename Span>
+template <typename Take>
 class SpanFinder {
  public:
-  explicit SpanFinder(Span span) : span_(span) {}
+  explicit SpanFinder(Take span) : span_(span) {}
   void put(const Tag& tag) {
     if (ends(before_, tag)) span_(before_.type, first_, at_ - 1);
     if (starts(before_, tag)) first_ = at_;
@@ -91,20 +91,20 @@ class SpanFinder {
   }
 
  private:
-  Span span_;
+  Take span_;
   Tag before_{'O', -1};  // seqeval's type of it is "", which no tag has
   int64_t first_ = 0, at_ = 0;
 };
 
-struct Span {
+struct TypedRun {
   int32_t type;
   int64_t first, last;
-  bool operator==(const Span&) const = default;
+  bool operator==(const TypedRun&) const = default;
 };
 
 // All sentences as one row of tags with an O after each, as seqeval joins them.
-std::vector<Span> spans_of(const TagIds& sentences, std::span<const Tag> tags) {
-  std::vector<Span> out;
+std::vector<TypedRun> spans_of(const TagIds& sentences, std::span<const Tag> tags) {
+  std::vector<TypedRun> out;
   SpanFinder finder([&](int32_t type, int64_t first, int64_t last) { out.push_back({type, first, last}); });
   for (const std::vector<int32_t>& sentence : sentences) {
     for (const int32_t id : sentence) finder.put(tags[static_cast<size_t>(id)]);
@@ -114,7 +114,7 @@ std::vector<Span> spans_of(const TagIds& sentences, std::span<const Tag> tags) {
   return out;
 }
 
-struct Counts {
+struct SpanCounts {
   int64_t right = 0, predicted = 0, number = 0;
 };
 
@@ -122,7 +122,7 @@ double ratio(int64_t part, int64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-SpanScores scores_of(const Counts& counts) {
+SpanScores scores_of(const SpanCounts& counts) {
   SpanScores out{.precision = ratio(counts.right, counts.predicted),
                  .recall = ratio(counts.right, counts.number),
                  .number = counts.number};
@@ -131,7 +131,7 @@ SpanScores scores_of(const Counts& counts) {
   return out;
 }
 
-void check(const TagIds& references, const TagIds& predictions, size_t labels) {
+void check_sentences(const TagIds& references, const TagIds& predictions, size_t labels) {
   if (references.size() != predictions.size())
     fail(ErrorCode::kUsage,
          "seqeval: found {} sentences of predictions and {} of references, expected as many",
@@ -196,7 +196,7 @@ SeqevalScores seqeval(const TagTexts& references, const TagTexts& predictions, T
 
 SeqevalScores seqeval(const TagIds& references, const TagIds& predictions,
                       std::span<const std::string> labels, TagStyle style) {
-  check(references, predictions, labels.size());
+  check_sentences(references, predictions, labels.size());
   Types types;
   Numbers texts;
   std::vector<Tag> tags;
@@ -211,19 +211,19 @@ SeqevalScores seqeval(const TagIds& references, const TagIds& predictions,
       right +=
           text_of[static_cast<size_t>(references[i][j])] == text_of[static_cast<size_t>(predictions[i][j])];
 
-  const std::vector<Span> wanted = spans_of(references, tags), found = spans_of(predictions, tags);
-  std::vector<Counts> counts(types.names().size());
-  for (const Span& span : wanted) ++counts[static_cast<size_t>(span.type)].number;
+  const std::vector<TypedRun> wanted = spans_of(references, tags), found = spans_of(predictions, tags);
+  std::vector<SpanCounts> counts(types.names().size());
+  for (const TypedRun& span : wanted) ++counts[static_cast<size_t>(span.type)].number;
   auto at = wanted.begin();
-  for (const Span& span : found) {  // no two spans of one side have the same end
-    Counts& count = counts[static_cast<size_t>(span.type)];
+  for (const TypedRun& span : found) {  // no two spans of one side have the same end
+    SpanCounts& count = counts[static_cast<size_t>(span.type)];
     ++count.predicted;
     while (at != wanted.end() && at->last < span.last) ++at;
     count.right += at != wanted.end() && *at == span;
   }
   SeqevalScores out;
   out.accuracy = ratio(right, all);
-  Counts sum;
+  SpanCounts sum;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (counts[i].number == 0 && counts[i].predicted == 0) continue;
     out.types.emplace_back(types.names()[i], scores_of(counts[i]));

@@ -10,18 +10,18 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-Tokenizer small(const char* config = "{}") {
+Tokenizer short_words(const char* config = "{}") {
   const std::vector<NamedFile> files{{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n##a\n##b\n"},
                                      {"tokenizer_config.json", config}};
   return Tokenizer::from_files(files, "small");
 }
 
-const TagLabels kLabels({"O", "B-X", "I-X", "B-Y"});
-const Values kWords = {"aa", "b", "\u200b", "baa"};  // tokens: 2, 1, 0, 3
-const Ids kIds = {1, 0, 2, 3};
+const TagLabels kFour({"O", "B-X", "I-X", "B-Y"});
+const Values kSentence = {"aa", "b", "\u200b", "baa"};  // tokens: 2, 1, 0, 3
+const Ids kSentenceIds = {1, 0, 2, 3};
 
 TEST(WordLabels, FirstTokenOfAWordOnly) {
-  const auto s = label_words(small(), kWords, kIds, kLabels, {});
+  const auto s = label_words(short_words(), kSentence, kSentenceIds, kFour, {});
   ASSERT_EQ(s.windows.size(), 1u);
   EXPECT_EQ(s.windows[0].labels, (Ids{-100, 1, -100, 0, 3, -100, -100, -100}));
   EXPECT_EQ(s.windows[0].answers, (Ids{1, 3, 4}));
@@ -31,29 +31,29 @@ TEST(WordLabels, FirstTokenOfAWordOnly) {
 }
 
 TEST(WordLabels, AllTokensWithInnerLabels) {
-  const auto s = label_words(small(), kWords, kIds, kLabels, {.label_all_tokens = true});
+  const auto s = label_words(short_words(), kSentence, kSentenceIds, kFour, {.label_all_tokens = true});
   EXPECT_EQ(s.windows[0].labels, (Ids{-100, 1, 2, 0, 3, 3, 3, -100}));
   EXPECT_EQ(s.windows[0].answers, (Ids{1, 3, 4}));
 }
 
 TEST(WordLabels, CutWordsAreCounted) {
-  const auto s = label_words(small(), kWords, kIds, kLabels, {.max_length = 5});
+  const auto s = label_words(short_words(), kSentence, kSentenceIds, kFour, {.max_length = 5});
   EXPECT_EQ(s.windows[0].labels, (Ids{-100, 1, -100, 0, -100}));
   EXPECT_EQ(s.cut_words, 1);
   EXPECT_EQ(s.silent_words, 1);
   // A word that loses only its last tokens keeps its label.
-  EXPECT_EQ(label_words(small(), kWords, kIds, kLabels, {.max_length = 6}).cut_words, 0);
+  EXPECT_EQ(label_words(short_words(), kSentence, kSentenceIds, kFour, {.max_length = 6}).cut_words, 0);
 }
 
 TEST(WordLabels, CutOnTheLeftTheFirstTokenThatIsLeftHasTheLabel) {
-  const auto s =
-      label_words(small(R"({"truncation_side": "left"})"), kWords, kIds, kLabels, {.max_length = 7});
+  const auto s = label_words(short_words(R"({"truncation_side": "left"})"), kSentence, kSentenceIds, kFour,
+                             {.max_length = 7});
   EXPECT_EQ(s.windows[0].labels, (Ids{-100, 1, 0, 3, -100, -100, -100}));
   EXPECT_EQ(s.cut_words, 0);
 }
 
 TEST(WordLabels, WithoutTags) {
-  const auto s = label_words(small(), kWords, {}, TagLabels(), {.max_length = 5});
+  const auto s = label_words(short_words(), kSentence, {}, TagLabels(), {.max_length = 5});
   EXPECT_TRUE(s.windows[0].labels.empty());
   EXPECT_EQ(s.windows[0].answers, (Ids{1, 3}));
 }
@@ -61,7 +61,7 @@ TEST(WordLabels, WithoutTags) {
 TEST(WordLabels, EachWordIsAnsweredWhereItHasMostContext) {
   const Values words = {"a", "b", "a", "b", "a", "b", "a"};
   const Ids ids = {0, 1, 2, 3, 0, 1, 2};
-  const auto s = label_words(small(), words, ids, kLabels, {.max_length = 6, .stride = 2});
+  const auto s = label_words(short_words(), words, ids, kFour, {.max_length = 6, .stride = 2});
   ASSERT_EQ(s.windows.size(), 3u);  // words 0-3, 2-5, 4-6
   EXPECT_EQ(s.windows[0].labels, (Ids{-100, 0, 1, 2, -100, -100}));
   EXPECT_EQ(s.windows[1].labels, (Ids{-100, -100, 3, 0, -100, -100}));
@@ -77,11 +77,11 @@ TEST(WordLabels, WindowsOfEveryShapeAnswerForEachWordOnce) {
   const Values words = {"a", "bbbbbbbbbb", "", "ab", "a", "aaa", "b", "ba", "abab", "a"};
   const Ids ids = {0, 1, 2, 3, 0, 1, 2, 3, 0, 1};
   for (const char* side : {"left", "right"}) {
-    const Tokenizer t = small(fmt::format(R"({{"truncation_side": "{}"}})", side).c_str());
+    const Tokenizer t = short_words(fmt::format(R"({{"truncation_side": "{}"}})", side).c_str());
     for (int length = 3; length < 30; ++length)
       for (int stride = 0; stride < length - 2; ++stride)
         for (const bool all : {false, true}) {
-          const auto s = label_words(t, words, ids, kLabels, {length, all, stride});
+          const auto s = label_words(t, words, ids, kFour, {length, all, stride});
           Ids answered(words.size()), labelled(words.size());
           for (const LabelledWindow& window : s.windows) {
             ASSERT_LE(window.tokens.size(), static_cast<size_t>(length));
@@ -106,7 +106,7 @@ TEST(WordLabels, WindowsOfEveryShapeAnswerForEachWordOnce) {
 TEST(WordLabels, RefusesAStrideWithoutProgress) {
   const auto refused = [](int stride) {
     return message_of(ErrorCode::kUsage, [&] {
-      label_words(small(), kWords, kIds, kLabels, {.max_length = 6, .stride = stride});
+      label_words(short_words(), kSentence, kSentenceIds, kFour, {.max_length = 6, .stride = stride});
     });
   };
   EXPECT_EQ(refused(4),
@@ -125,7 +125,7 @@ TEST(WordLabels, ThreadsMakeNoDifference) {
   }
   const auto labels_with = [&](int threads) {
     ThreadPool pool(threads);
-    const auto all = label_sentences(small(), table, ids, kLabels, {.max_length = 6}, pool);
+    const auto all = label_sentences(short_words(), table, ids, kFour, {.max_length = 6}, pool);
     EXPECT_EQ(all.sentences.size(), 50u);
     EXPECT_EQ(all.words, 147);
     EXPECT_EQ(all.cut_words, 7 * (1 + 2 + 3 + 4));

@@ -17,17 +17,17 @@ WordTable lines(const std::string& text, const WordColumns& columns = {}) {
   return words_of_text(text, word_format("f.conll", text), columns, "f.conll");
 }
 
-WordTable rows(const std::string& json, const WordColumns& columns = {}, const Values& classes = {}) {
-  return words_of_table(parse_table(json, TableFormat::kJsonLines, {}, "f.json"), columns, classes);
+WordTable rows(const std::string& text, const WordColumns& columns = {}, const Values& classes = {}) {
+  return words_of_table(parse_table(text, TableFormat::kJsonLines, {}, "f.json"), columns, classes);
 }
 
 std::string refused(const std::string& text, const WordColumns& columns = {}) {
   return message_of(ErrorCode::kInvalidData, [&] { lines(text, columns); });
 }
 
-std::string row_refused(const std::string& json, const WordColumns& columns = {},
+std::string row_refused(const std::string& text, const WordColumns& columns = {},
                         const Values& classes = {}) {
-  return message_of(ErrorCode::kInvalidData, [&] { rows(json, columns, classes); });
+  return message_of(ErrorCode::kInvalidData, [&] { rows(text, columns, classes); });
 }
 
 const std::string kConll2003 =
