@@ -191,27 +191,30 @@ class WordLines {
   }
 
   void choose() {
-    counted_ &= count_ > 1;
+    counted_ &= count_ > (columns_.tags_needed ? 2 : 1);
     word_ = columns_.words ? column_of(*columns_.words, false, count_, origin_, "--text_column_name")
                            : static_cast<size_t>(counted_);
-    tag_ = count_;  // none
-    if (columns_.tags) {
-      tag_ = column_of(*columns_.tags, false, count_, origin_, "--label_column_name");
-    } else if (word_ + 1 < count_) {
-      tag_ = count_ - 1;
-      if (columns_.task == "pos")
-        tag_ = word_ + 1;
-      else if (columns_.task == "chunk")
-        tag_ = std::min(word_ + 2, count_ - 1);
-      else
-        for (size_t i = count_; i-- > word_ + 1 && !entity_tags_[tag_];)
-          if (entity_tags_[i]) tag_ = i;
-    }
+    tag_ = columns_.tags ? column_of(*columns_.tags, false, count_, origin_, "--label_column_name")
+                         : column_of_task();
     if (tag_ == count_ && columns_.tags_needed)
       fail(ErrorCode::kInvalidData,
            "{}:{}: found {} column{}, expected a word and its tag, parted by a tab or a blank, such as \"EU "
            "B-ORG\"",
            origin_, shape_line_, count_, count_ == 1 ? "" : "s");
+  }
+
+  // Where the tags of --task_name are; count_ if no column comes after the word.
+  size_t column_of_task() const {
+    const size_t first = word_ + 1;
+    if (first >= count_) return count_;
+    if (columns_.task == "pos") return first;
+    if (columns_.task == "chunk") return std::min(first + 1, count_ - 1);
+    const auto begin = entity_tags_.begin() + static_cast<std::ptrdiff_t>(first);
+    const auto of_entities = std::find(begin, entity_tags_.end(), true);
+    if (of_entities == entity_tags_.end()) return count_ - 1;
+    if (counted_) return static_cast<size_t>(of_entities - entity_tags_.begin());
+    const auto last = std::find(entity_tags_.rbegin(), entity_tags_.rend(), true);
+    return static_cast<size_t>(entity_tags_.rend() - last) - 1;
   }
 
   const WordColumns& columns_;

@@ -40,10 +40,11 @@ struct WordTable {
 };
 
 /// How a file holds sentences.
-///   kTable   a row each, with lists in two columns: JSON, JSON Lines, Parquet, CSV with lists written as
-///   JSON kLines   a word a line with its columns, a blank line after each sentence: CoNLL-2003, CoNLL-2000,
-///   IOB2 kConllU  the ten columns of Universal Dependencies
-enum class WordFormat { kTable, kLines, kConllU };
+enum class WordFormat {
+  kTable,   ///< a row each, lists in two columns: JSON, JSON Lines, Parquet; CSV with lists as JSON
+  kLines,   ///< a word a line with its columns, a blank line after each sentence: CoNLL-2003, IOB2
+  kConllU,  ///< the ten columns of Universal Dependencies
+};
 
 /// By the extension (".gz" ignored): .json, .jsonl, .ndjson, .csv, .tsv and .parquet are tables, .conllu is
 /// CoNLL-U, all others (.conll, .iob, .iob2, .bio, .txt, .train, …) lines of words, CoNLL-U where `head`, the
@@ -51,14 +52,15 @@ enum class WordFormat { kTable, kLines, kConllU };
 WordFormat word_format(std::string_view path, std::string_view head);
 
 /// The sentences of several files, one after the other.  Columns are chosen as run_ner.py does: of a table
-/// the named one, else `tokens` and `<task>_tags`, else the first and the second.  Of lines of words: the
-/// word is in the first column (the second, where the first counts words from 1); the tag, for ner, in the
-/// last one that holds O, B-…, I-… and their like only, else in the last; for pos in the first one after the
-/// word, for chunk in the one after that.  Of CoNLL-U: FORM and UPOS; multiword tokens (1-2) and empty nodes
-/// (8.1) are skipped.  Tags that are ids of a ClassLabel of Parquet become its names. Errors: as read_table;
-/// kNotFound for a column that is not there; kInvalidData, naming file, line, value found, value wanted and
-/// the way out: lists that differ in length, no list, a line with too few columns, an empty word or tag, an
-/// id outside a ClassLabel, no sentence, text that is not UTF-8.
+/// the named one, else `tokens` and `<task>_tags`, else the first and the second.
+/// Of lines of words, the word is in the first column, or, where that counts words from 1 in every sentence,
+/// in the second.  The tag of ner is in the last column that holds O, B-…, I-… and their like only
+/// (CoNLL-2003), of counted words in the first such one (UNER, GermEval), without one in the last column;
+/// that of pos in the first column after the word, of chunk in the one after that. Of CoNLL-U: FORM and UPOS;
+/// multiword tokens (1-2) and empty nodes (8.1) are skipped. Tags that are ids of a ClassLabel of Parquet
+/// become its names. Errors: as read_table; kNotFound for a column that is not there; kInvalidData, naming
+/// file, line, value found, value wanted and the way out: lists that differ in length, no list, a line with
+/// too few columns, an empty word or tag, an id outside a ClassLabel, no sentence, text that is not UTF-8.
 WordTable read_words(const std::vector<std::string>& paths, const WordColumns& columns = {});
 
 /// The same from a table.  classes: names of the ClassLabel that the tags are ids of, or empty.

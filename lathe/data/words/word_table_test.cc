@@ -61,6 +61,14 @@ TEST(WordTable, CountedWordsAndColumnsAfterTheTag) {
   EXPECT_EQ(table.tags, (TagTexts{{"O", "B-LOC"}, {"O"}}));
 }
 
+TEST(WordTable, NestedTagsOfCountedWordsAndCommentsWithBlanks) {
+  const WordTable german = lines("#\thttp://example.org\t[2009]\n1\tIn\tO\tO\n2\tKiel\tB-LOC\tB-ORG\n");
+  EXPECT_EQ(german.tags, (TagTexts{{"O", "B-LOC"}}));
+  const WordTable blanks = lines("# id 42 domain=en\nrobert _ _ B-PER\n1 _ _ O\n");
+  EXPECT_EQ(blanks.words, (TagTexts{{"robert", "1"}}));
+  EXPECT_EQ(lines("1 O\n").words, (TagTexts{{"1"}}));
+}
+
 TEST(WordTable, ConllU) {
   const std::string text =
       "# text = vámonos al mar\n"
