@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numbers>
 #include <numeric>
@@ -12,7 +13,16 @@ namespace lathe {
 namespace {
 
 constexpr size_t kWords = 624, kShift = 397;
-constexpr size_t kBlock = 16;  // the vector width that the long form of normal_ was written for
+constexpr int64_t kWide = int64_t{1} << 28;  // randint draws from two words from this on
+constexpr size_t kBlock = 16;                // the vector width that the long form of normal_ was written for
+
+// The bytes of TorchGenerator::state.
+struct StoredState {
+  uint32_t words[kWords];
+  uint32_t used, has_spare;
+  double spare;
+};
+static_assert(sizeof(StoredState) == kWords * 4 + 16);  // no padding
 
 // Box and Muller on 16 uniform numbers in place: element j and j + 8 make a pair.
 void normal_block(float* block, float mean, float stddev) {
@@ -94,6 +104,43 @@ void TorchGenerator::truncated_normal(std::span<float> out, float stddev, float 
     for (size_t i = 0; i < out.size(); ++i)
       if (beyond(out[i])) out[i] = others[i];
   }
+}
+
+bool TorchGenerator::bernoulli(float p) { return static_cast<float>(next32() & 0xFFFFFFu) * 0x1p-24f < p; }
+
+void TorchGenerator::randint(int64_t high, std::span<int64_t> out) {
+  if (high < 1) fail(ErrorCode::kUnsupported, "randint: expected numbers below 1 or more, found {}", high);
+  const auto range = static_cast<uint64_t>(high);
+  for (int64_t& x : out) x = static_cast<int64_t>((high < kWide ? next32() : next64()) % range);
+}
+
+int64_t TorchGenerator::random63() { return static_cast<int64_t>(next64() & ~(uint64_t{1} << 63)); }
+
+std::vector<std::byte> TorchGenerator::state() const {
+  StoredState stored{};
+  std::copy(state_.begin(), state_.end(), stored.words);
+  stored.used = static_cast<uint32_t>(used_);
+  stored.has_spare = spare_normal_.has_value();
+  stored.spare = spare_normal_.value_or(0);
+  std::vector<std::byte> bytes(sizeof stored);
+  std::memcpy(bytes.data(), &stored, sizeof stored);
+  return bytes;
+}
+
+void TorchGenerator::restore(std::span<const std::byte> state) {
+  StoredState stored;
+  if (state.size() != sizeof stored)
+    fail(ErrorCode::kInvalidData, "the state of a random generator: expected {} bytes, found {}",
+         sizeof stored, state.size());
+  std::memcpy(&stored, state.data(), sizeof stored);
+  if (stored.used > kWords || stored.has_spare > 1)
+    fail(ErrorCode::kInvalidData,
+         "the state of a random generator: expected at most {} used words and a mark of 0 or 1, found {} and "
+         "{}: these bytes are damaged",
+         kWords, stored.used, stored.has_spare);
+  std::copy(std::begin(stored.words), std::end(stored.words), state_.begin());
+  used_ = stored.used;
+  spare_normal_ = stored.has_spare ? std::optional<double>(stored.spare) : std::nullopt;
 }
 
 double TorchGenerator::next_normal() {

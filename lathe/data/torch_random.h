@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -8,8 +9,9 @@
 namespace lathe {
 
 /// The random numbers of PyTorch's CPU generator (`torch.Generator().manual_seed(seed)`): MT19937 with the
-/// low 32 bits of the seed.  Integers are equal to PyTorch's; normal numbers differ only by the rounding of
-/// log, sin and cos (about 1e-7 relative).  Source: Matsumoto and Nishimura 1998; behaviour of torch 2.15.
+/// low 32 bits of the seed.  Integers and truths are equal to PyTorch's; normal numbers differ only by the
+/// rounding of log, sin and cos (about 1e-7 relative).  Source: Matsumoto and Nishimura 1998; behaviour of
+/// torch 2.15.
 class TorchGenerator {
  public:
   explicit TorchGenerator(uint64_t seed);
@@ -28,6 +30,19 @@ class TorchGenerator {
   /// again, all at once, until there are none.  Errors: kUnsupported for most below stddev / 2, where PyTorch
   /// takes another way.
   void truncated_normal(std::span<float> out, float stddev, float most);
+  /// An element of `torch.bernoulli(p)` for a float32 tensor on the CPU, whose elements are drawn in order:
+  /// one draw each, also where p is 0 or 1.
+  bool bernoulli(float p);
+  /// `torch.randint(high, size, dtype=torch.long)`: [0, high).  One draw each, two from a `high` of 2^28 on.
+  /// Errors: kUnsupported for a `high` below 1.
+  void randint(int64_t high, std::span<int64_t> out);
+  /// `torch.empty((), dtype=torch.int64).random_()`: the seed that an iterator of a DataLoader draws.
+  int64_t random63();
+
+  /// All that the next draws depend on, from which `restore` goes on, in another process too.
+  std::vector<std::byte> state() const;
+  /// Errors: kInvalidData, and nothing is changed, if these are not the bytes of a state.
+  void restore(std::span<const std::byte> state);
 
  private:
   void refill();

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "lathe/data/golden_testing.h"
 #include "lathe/data/test_data.h"
@@ -47,6 +49,74 @@ TEST(TorchGenerator, GoesOnAsPyTorchFromOneKindToTheNext) {
   g.uniform(all.subspan(7, 3), -1, 3);
   g.normal(all.subspan(10, 20));
   for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], wanted[i], kNormalBound) << i;
+}
+
+TEST(TorchGenerator, DrawsTruthsAsPyTorch) {
+  for (const auto& c : golden("../mlm/generator.json", "bernoulli")) {
+    const auto n = c["n"].get<size_t>();
+    const std::vector<int32_t> thousandths = pseudo(n, 1001, 9);
+    TorchGenerator g(c["seed"].get<uint64_t>());
+    std::vector<int32_t> drawn;
+    for (size_t i = 0; i < n; ++i)
+      drawn.push_back(
+          g.bernoulli(c["p"].is_null() ? static_cast<float>(thousandths[i]) / 1000.0f : c["p"].get<float>()));
+    EXPECT_EQ(fnv64(drawn), c["fnv64"].get<std::string>()) << c["n"] << " " << c["p"];
+  }
+}
+
+TEST(TorchGenerator, DrawsWholeNumbersAsPyTorch) {
+  for (const auto& c : golden("../mlm/generator.json", "randint")) {
+    std::vector<int64_t> drawn(c["n"].get<size_t>());
+    TorchGenerator(c["seed"].get<uint64_t>()).randint(c["high"].get<int64_t>(), drawn);
+    const auto head = c["head"].get<std::vector<int64_t>>();
+    EXPECT_TRUE(std::equal(head.begin(), head.end(), drawn.begin())) << c["n"] << " " << c["high"];
+    std::vector<int32_t> halves;
+    for (const int64_t x : drawn)
+      for (const int shift : {0, 32})
+        halves.push_back(static_cast<int32_t>(static_cast<uint64_t>(x) >> shift));
+    EXPECT_EQ(fnv64(halves), c["fnv64"].get<std::string>()) << c["n"] << " " << c["high"];
+  }
+}
+
+// After every step the generator is made anew from its bytes, in the middle of a pair of normal numbers, too.
+TEST(TorchGenerator, GoesOnFromItsStateAsPyTorchDoesWithout) {
+  std::vector<std::byte> state = TorchGenerator(11).state();
+  for (const auto& step : golden("../mlm/generator.json", "in_sequence")) {
+    TorchGenerator g(0);
+    g.restore(state);
+    if (step.contains("random63")) {
+      EXPECT_EQ(g.random63(), step["random63"].get<int64_t>());
+    } else if (step.contains("bernoulli")) {
+      for (const auto& truth : step["bernoulli"])
+        EXPECT_EQ(g.bernoulli(step["bernoulli"].size() == 40 ? 0.3f : 0.5f), truth.get<int>() == 1);
+    } else if (step.contains("normal")) {
+      std::vector<float> x(step["normal"].size());
+      g.normal(x);
+      for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], step["normal"][i].get<float>(), kNormalBound);
+    } else if (const auto wanted = step["randint"].get<std::vector<int64_t>>(); wanted.size() == 5) {
+      std::vector<int64_t> x(5);
+      g.randint(1000, x);
+      EXPECT_EQ(x, wanted);
+    } else {
+      std::vector<int64_t> x(700);
+      g.randint(int64_t{1} << 40, x);
+      EXPECT_EQ(std::vector<int64_t>(x.end() - 3, x.end()), wanted);
+    }
+    state = g.state();
+  }
+}
+
+TEST(TorchGenerator, RefusesBytesThatAreNoState) {
+  TorchGenerator g(3);
+  const uint32_t first = TorchGenerator(3).next32();
+  std::vector<std::byte> state = g.state();
+  const auto cut = std::span(state).first(100);
+  EXPECT_TRUE(contains(message_of(ErrorCode::kInvalidData, [&] { g.restore(cut); }), "found 100"));
+  state[4 * 624 + 3] = std::byte{1};  // more used words than there are
+  message_of(ErrorCode::kInvalidData, [&] { g.restore(state); });
+  EXPECT_EQ(g.next32(), first);
+  std::vector<int64_t> x(1);
+  message_of(ErrorCode::kUnsupported, [&] { g.randint(0, x); });
 }
 
 TEST(TorchGenerator, RefusesWhatPyTorchTreatsInAnotherWay) {
