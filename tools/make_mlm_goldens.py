@@ -3,7 +3,7 @@
 masked batches in the order in which Trainer draws them, and run_mlm's ways from texts to samples. What each file holds is
 written in tests/golden/README.md.
 """
-import json
+import pathlib
 import tempfile
 
 import datasets
@@ -214,13 +214,80 @@ def events(train, evaluation):
     return out
 
 
+# ---- from texts to samples -------------------------------------------------------------------------------------------
+
+# Ends of lines of every kind, separators that are none, blank lines of several kinds, a literal special token, unknown
+# characters, a line that is too long, no end at the end.
+TEXT = ("\ufeffThe old bridge is small.\r\nThree shippers went north, fastest!\n\n \t\u00a0\u3000\x1c\nIt turns.\rWhere is the"
+        "\x0bbank?\x0cin\u2028the\u0085old\n\r\nA lathe turns metal; water runs fast in the river by the old stone city.\n"
+        "  who [MASK] the [SEP] of \u4e2d\u6587?\n\u200b\nhow many people\n" + "the old city " * 30 + "\n.\r\r\nwent to the south")
+
+
+def by_groups(length):
+    """What run_mlm does without --line_by_line to a batch of rows that Dataset.map hands over."""
+    def group(examples):
+        whole = {key: [x for row in rows for x in row] for key, rows in examples.items()}
+        end = len(whole["input_ids"]) // length * length
+        return {key: [row[i:i + length] for i in range(0, end, length)] for key, row in whole.items()}
+    return group
+
+
+def summary(data):
+    ids, special = ([x for row in data[key] for x in row] for key in ("input_ids", "special_tokens_mask"))
+    return {"lengths": [len(row) for row in data["input_ids"]][:30], "rows": len(data), "ids": fnv64(ids),
+            "special": fnv64(special)}
+
+
+def grouped():
+    """2,345 rows of pseudo tokens: three map batches."""
+    lengths, out = pseudo(2345, 40, 51), []
+    tokens = iter(pseudo(sum(lengths), 1000, 52))
+    rows = [[next(tokens) for _ in range(n)] for n in lengths]
+    for length in (1, 7, 32, 128, 8000, 25000):
+        data = datasets.Dataset.from_dict({"input_ids": rows, "special_tokens_mask": [[x % 3 == 0 for x in r] for r in rows]})
+        data = data.cast_column("special_tokens_mask", datasets.Sequence(datasets.Value("int8")))
+        out.append({"length": length, **summary(data.map(by_groups(length), batched=True))})
+    return out
+
+
+def of_a_file():
+    tokenizer = transformers.AutoTokenizer.from_pretrained(GOLDEN / "tiny_bert" / "classification")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "text.txt"
+        path.write_bytes(TEXT.encode())
+        data = datasets.load_dataset("text", data_files={"train": str(path)}, cache_dir=folder)["train"]
+        lines = data["text"][:]
+
+        def by_line(examples):
+            texts = [line for line in examples["text"] if len(line) > 0 and not line.isspace()]
+            return tokenizer(texts, padding=False, truncation=True, max_length=16, return_special_tokens_mask=True)
+
+        whole = data.map(lambda e: tokenizer(e["text"], return_special_tokens_mask=True), batched=True, remove_columns=["text"])
+        return {"text": TEXT, "lines": lines, "with_words": [x for x in lines if len(x) > 0 and not x.isspace()],
+                "by_line": summary(data.map(by_line, batched=True, remove_columns=["text"])),
+                "grouped": summary(whole.map(by_groups(24), batched=True))}
+
+
+def splits():
+    """[rows, percent, where the training rows begin]"""
+    out = []
+    for rows in (0, 1, 9, 10, 11, 30, 33, 50, 90, 99, 100, 101, 110, 250, 1000, 2891, 36718, 123457):
+        for percent in (0, 1, 5, 7, 10, 33, 50, 99, 100):
+            borders = [datasets.ReadInstruction.from_spec(f"train[{x}]").to_absolute({"train": rows})[0]
+                       for x in (f":{percent}%", f"{percent}%:")]
+            assert borders[0].from_ == 0 and borders[1].to == rows and borders[0].to == borders[1].from_
+            out.append([rows, percent, borders[0].to])
+    return out
+
+
 if __name__ == "__main__":
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(2)
-    import pathlib
     MLM.mkdir(exist_ok=True)
     write_json(MLM / "generator.json", {"bernoulli": bernoullis(), "randint": integers(), "in_sequence": in_sequence(),
                                         "versions": versions()})
     with tempfile.TemporaryDirectory() as name:
         tiny = tiny_tokenizer(pathlib.Path(name))
         write_json(MLM / "collator.json", {"collated": collated(tiny), "trained": trained(tiny), "versions": versions()})
+    write_json(MLM / "groups.json", {"grouped": grouped(), "file": of_a_file(), "splits": splits(),
+                                     "versions": {**versions(), "datasets": datasets.__version__}})
