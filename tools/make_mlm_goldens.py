@@ -244,7 +244,8 @@ def grouped():
     tokens = iter(pseudo(sum(lengths), 1000, 52))
     rows = [[next(tokens) for _ in range(n)] for n in lengths]
     for length in (1, 7, 32, 128, 8000, 25000):
-        data = datasets.Dataset.from_dict({"input_ids": rows, "special_tokens_mask": [[x % 3 == 0 for x in r] for r in rows]})
+        special = [[x % 3 == 0 for x in row] for row in rows]
+        data = datasets.Dataset.from_dict({"input_ids": rows, "special_tokens_mask": special})
         data = data.cast_column("special_tokens_mask", datasets.Sequence(datasets.Value("int8")))
         out.append({"length": length, **summary(data.map(by_groups(length), batched=True))})
     return out
@@ -262,7 +263,8 @@ def of_a_file():
             texts = [line for line in examples["text"] if len(line) > 0 and not line.isspace()]
             return tokenizer(texts, padding=False, truncation=True, max_length=16, return_special_tokens_mask=True)
 
-        whole = data.map(lambda e: tokenizer(e["text"], return_special_tokens_mask=True), batched=True, remove_columns=["text"])
+        whole = data.map(lambda e: tokenizer(e["text"], return_special_tokens_mask=True), batched=True,
+                         remove_columns=["text"])
         return {"text": TEXT, "lines": lines, "with_words": [x for x in lines if len(x) > 0 and not x.isspace()],
                 "by_line": summary(data.map(by_line, batched=True, remove_columns=["text"])),
                 "grouped": summary(whole.map(by_groups(24), batched=True))}

@@ -33,6 +33,17 @@ void for_each_cell(std::span<const int32_t> begins, int width, bool pads_left, V
 
 }  // namespace
 
+MaskRules mask_rules(const Tokenizer& tokenizer) {
+  MaskRules rules;
+  rules.mask_id = tokenizer.mask_id();
+  rules.vocab_size = tokenizer.vocab_size();
+  rules.pads_left = tokenizer.pads_left();
+  for (const int32_t id :
+       {tokenizer.cls_id(), tokenizer.sep_id(), tokenizer.pad_id(), tokenizer.unk_id(), tokenizer.mask_id()})
+    if (id >= 0) rules.special_ids.push_back(id);
+  return rules;
+}
+
 MaskCollator::MaskCollator(MaskRules rules) : rules_(std::move(rules)) {
   if (rules_.mask_id < 0)
     fail(ErrorCode::kUsage,

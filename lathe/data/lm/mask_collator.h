@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lathe/data/torch_random.h"
+#include "lathe/tokenizers/tokenizer.h"
 
 namespace lathe {
 
@@ -19,6 +20,10 @@ struct MaskRules {
   int least_length = 0;              ///< run_mlm's --pad_to_max_length with --line_by_line: max_seq_length
   bool pads_left = false;            ///< tokenizer.padding_side
 };
+
+/// What a tokenizer says of these, the rest by default.  all_special_ids: of the five that Tokenizer knows;
+/// in the five families of `lathe mlm` bos and eos are two of them.
+MaskRules mask_rules(const Tokenizer& tokenizer);
 
 /// Masks batches as DataCollatorForLanguageModeling of transformers 5.23 does, draw by draw.
 ///

@@ -10,7 +10,6 @@
 namespace lathe {
 namespace {
 
-using Json = nlohmann::json;
 using Rows = std::vector<std::vector<int32_t>>;
 
 // The tokenizer of tests/golden/tiny_bert: [PAD] [UNK] [CLS] [SEP] [MASK] and 110 others.
@@ -22,7 +21,7 @@ MaskRules tiny_rules() {
   return rules;
 }
 
-void expect_batch(const Json& wanted, const Rows& rows, MaskCollator& collator, TorchGenerator& g,
+void expect_batch(const nlohmann::json& wanted, const Rows& rows, MaskCollator& collator, TorchGenerator& g,
                   bool own_mask = false) {
   std::vector<int32_t> ids, begins{0};
   std::vector<uint8_t> special;
@@ -44,9 +43,9 @@ void expect_batch(const Json& wanted, const Rows& rows, MaskCollator& collator, 
 }
 
 TEST(MaskCollator, MasksBatchAfterBatchAsTransformers) {
-  const Json all = golden("../mlm/collator.json", "collated");
+  const nlohmann::json all = golden("../mlm/collator.json", "collated");
   for (const auto& entry : all["cases"]) {
-    const Json& c = entry["case"];
+    const nlohmann::json& c = entry["case"];
     SCOPED_TRACE(c.dump());
     MaskRules rules = tiny_rules();
     rules.probability = c.value("mlm_probability", rules.probability);
@@ -64,7 +63,7 @@ TEST(MaskCollator, MasksBatchAfterBatchAsTransformers) {
 
 // Two epochs with evaluations between updates: seeds that iterators draw, batches one ahead.
 TEST(MaskCollator, MasksWhatTrainerDrawsInItsOrder) {
-  const Json all = golden("../mlm/collator.json", "trained");
+  const nlohmann::json all = golden("../mlm/collator.json", "trained");
   for (const auto& run : all["runs"]) {
     SCOPED_TRACE(run["case"].dump());
     const bool by_length = run["case"].contains("train_sampling_strategy");

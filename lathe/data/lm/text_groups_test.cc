@@ -10,10 +10,9 @@
 namespace lathe {
 namespace {
 
-using Json = nlohmann::json;
 using Views = std::vector<std::string_view>;
 
-void expect_rows(const TextRows& rows, const Json& wanted) {
+void expect_rows(const TextRows& rows, const nlohmann::json& wanted) {
   EXPECT_EQ(rows.size(), wanted["rows"].get<int64_t>());
   const std::vector<size_t> lengths = wanted["lengths"];
   for (size_t i = 0; i < lengths.size(); ++i) EXPECT_EQ(rows.row(static_cast<int64_t>(i)).size(), lengths[i]);
@@ -37,7 +36,7 @@ TEST(TextGroups, GroupEachThousandTextsAsRunMlm) {
 }
 
 TEST(TextGroups, ReadsATextFileAsDatasets) {
-  const Json file = golden("../mlm/groups.json", "file");
+  const nlohmann::json file = golden("../mlm/groups.json", "file");
   const std::string text = file["text"];
   const Views lines = lines_of(text);
   EXPECT_EQ(Values(lines.begin(), lines.end()), file["lines"].get<Values>());
