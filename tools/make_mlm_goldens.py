@@ -3,6 +3,7 @@
 masked batches in the order in which Trainer draws them, and run_mlm's ways from texts to samples. What each file holds is
 written in tests/golden/README.md.
 """
+import os
 import pathlib
 import tempfile
 
@@ -16,6 +17,7 @@ from make_data_goldens import fnv64, generator, pseudo
 from make_traces import GOLDEN, VOCABULARY, versions, write_json
 
 MLM = GOLDEN / "mlm"
+DATA = pathlib.Path(os.environ.get("LATHE_DATA_DIR", GOLDEN.parents[2] / "shared" / "data"))
 SIZES = [(1,), (2,), (7,), (15,), (16,), (17,), (63,), (3, 5), (624,), (625,), (32, 129), (4097,), (100003,)]
 
 
@@ -270,6 +272,35 @@ def of_a_file():
                 "grouped": summary(whole.map(by_groups(24), batched=True))}
 
 
+def of_wikitext():
+    """Both ways over the 2,891 lines of shared/data, and all masks of one epoch of batches of 32 in order."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(DATA / "all-MiniLM-L6-v2")
+    path = DATA / "text/wikitext-2-raw/wiki.test.noblank.txt"
+    out = {}
+    with tempfile.TemporaryDirectory() as folder:
+        data = datasets.load_dataset("text", data_files={"train": str(path)}, cache_dir=folder)["train"]
+        more = dict(batched=True, remove_columns=["text"])
+        whole = data.map(lambda e: tokenizer(e["text"], return_special_tokens_mask=True), **more)
+        by_line = data.map(lambda e: tokenizer(e["text"], truncation=True, max_length=128, return_special_tokens_mask=True),
+                           **more)
+        for way, rows in (("grouped", whole.map(by_groups(512), batched=True)), ("by_line", by_line)):
+            collator = Recorder(tokenizer=tokenizer)
+            torch.manual_seed(7)
+            EVENTS.clear()
+            ids, labels = [], []
+            rows = rows.remove_columns("special_tokens_mask")[:]
+            examples = [Example({k: rows[k][i] for k in rows}, i) for i in range(len(rows["input_ids"]))]
+            for begin in range(0, len(examples), 32):
+                collator(examples[begin:begin + 32])
+                batch = EVENTS.pop()
+                for i, sample in enumerate(batch["samples"]):
+                    row = row_of(batch, i, len(examples[sample]["input_ids"]), False)
+                    ids, labels = ids + row[0], labels + row[1]
+            out[way] = {"rows": len(examples), "ids": fnv64([x for row in rows["input_ids"] for x in row]),
+                        "masked_ids": fnv64(ids), "labels": fnv64(labels), "masked": sum(x != -100 for x in labels)}
+    return out
+
+
 def splits():
     """[rows, percent, where the training rows begin]"""
     out = []
@@ -291,5 +322,5 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         tiny = tiny_tokenizer(pathlib.Path(name))
         write_json(MLM / "collator.json", {"collated": collated(tiny), "trained": trained(tiny), "versions": versions()})
-    write_json(MLM / "groups.json", {"grouped": grouped(), "file": of_a_file(), "splits": splits(),
+    write_json(MLM / "groups.json", {"grouped": grouped(), "file": of_a_file(), "wikitext": of_wikitext(), "splits": splits(),
                                      "versions": {**versions(), "datasets": datasets.__version__}})

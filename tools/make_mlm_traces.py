@@ -189,8 +189,8 @@ def write_trace(path, trainer):
     """A line for each step and each evaluation."""
     lines = {f"step {i + 1}": step for i, step in enumerate(trainer.steps)}
     lines |= {f"evaluation {i + 1}": e for i, e in enumerate(trainer.evaluations)}
-    write_json(path, {"losses": [s["loss"] for s in trainer.steps], "grad_norms": trainer.norms, "learning_rates": trainer.rates,
-                      **lines, "versions": {**versions(), "datasets": datasets.__version__}})
+    write_json(path, {"losses": [s["loss"] for s in trainer.steps], "grad_norms": trainer.norms,
+                      "learning_rates": trainer.rates, **lines, "versions": {**versions(), "datasets": datasets.__version__}})
 
 
 def fill_mask(folder, model, tokenizer):
@@ -206,6 +206,24 @@ def fill_mask(folder, model, tokenizer):
         sentences.append({"text": text, "ids": encoded["input_ids"][0].tolist(), "fills": pipe(text, top_k=5)})
     safetensors.torch.save_file({"logits": torch.cat(logits)}, folder / "fill_mask_logits.safetensors")
     return sentences
+
+
+def beginnings(model, only=lambda name: True):
+    return {name: p.flatten()[:4].tolist() for name, p in model.named_parameters() if p.dim() > 1 and only(name)}
+
+
+def new_weights(config, family):
+    """The first four values of each matrix without a checkpoint, and of the head where the checkpoint has only a base."""
+    head = getattr(transformers, NAMES[family] + "ForMaskedLM")
+    set_seed(SEED)
+    scratch = beginnings(transformers.AutoModelForMaskedLM.from_config(config))
+    with tempfile.TemporaryDirectory() as base:
+        getattr(transformers, NAMES[family] + "Model")(config).save_pretrained(base)
+        set_seed(SEED)
+        model = head.from_pretrained(base)
+    tied = {*model.all_tied_weights_keys, *model.all_tied_weights_keys.values()}
+    return {"scratch": scratch, "new_head": beginnings(
+        model, lambda name: not name.startswith(model.base_model_prefix + ".") and name not in tied)}
 
 
 def make(family):
@@ -229,7 +247,8 @@ def make(family):
     write_json(folder / "model_facts.json", {
         "parameters": names, "shapes": [list(p.shape) for p in model.parameters()],
         "decayed": sorted(set(names) & set(decayed)), "tied": model.all_tied_weights_keys, "checkpoint_keys": sorted(keys),
-        "fill_mask": fill_mask(folder, fresh().eval(), tokenizer), "versions": versions()})
+        "fill_mask": fill_mask(folder, fresh().eval(), tokenizer), **new_weights(config, family), "seed": SEED,
+        "versions": versions()})
     for way in LENGTH:
         write_trace(folder / f"{way}.json", train(fresh(), tokenizer, samples(tokenizer, way)))
     if family in ("bert", "modernbert"):

@@ -15,6 +15,11 @@
 namespace lathe {
 namespace {
 
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
 struct MaskedBatch {
   std::vector<std::vector<int32_t>> ids;
   std::vector<std::array<int32_t, 2>> labels;  // place among the tokens of all rows, label
@@ -59,8 +64,7 @@ class MlmRun {
 
  private:
   TextRows samples(const std::string& name, bool groups) {
-    std::ifstream in(source_path("tests/golden/mlm/") + name + ".txt", std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::string text = text_of(source_path("tests/golden/mlm/") + name + ".txt");
     ThreadPool pool(2);
     const auto lines = lines_of(text);
     return groups ? group_texts(tokenize_texts(lines, tokenizer_, 0, pool), 16)
@@ -129,6 +133,38 @@ TEST(RunMlm, HasTheBatchesOfTheScript) {
   for (const std::string family : {"bert", "distilbert", "roberta", "xlm_roberta", "modernbert"})
     for (const std::string way : {"lines", "groups"}) expect_trace(family, way, 20, 1, {8, 16, 20});
   for (const std::string family : {"bert", "modernbert"}) expect_trace(family, "accumulated", 6, 3, {});
+}
+
+// A vocabulary of 30,522 and texts as people have them: every token of an epoch.
+TEST(RunMlm, MasksWikitextAsTransformers) {
+  LATHE_NEEDS_DATA("text/wikitext-2-raw/wiki.test.noblank.txt");
+  LATHE_NEEDS_DATA("all-MiniLM-L6-v2/tokenizer.json");
+  const Tokenizer tokenizer = Tokenizer::load(test_data_dir() + "/all-MiniLM-L6-v2");
+  const std::string text = text_of(test_data_dir() + "/text/wikitext-2-raw/wiki.test.noblank.txt");
+  ThreadPool pool(2);
+  const std::vector<std::string_view> lines = lines_of(text);
+  for (const bool groups : {true, false}) {
+    const nlohmann::json wanted = golden("../mlm/groups.json", "wikitext")[groups ? "grouped" : "by_line"];
+    TextRows rows = tokenize_texts(lines, tokenizer, groups ? 0 : 128, pool);
+    if (groups) rows = group_texts(rows, 512);
+    EXPECT_EQ(rows.size(), wanted["rows"].get<int64_t>());
+    EXPECT_EQ(fnv64(rows.ids), wanted["ids"].get<std::string>());
+    MaskCollator collator(mask_rules(tokenizer));
+    TorchGenerator generator(7);
+    std::vector<int32_t> labels(rows.ids.size());
+    for (int64_t first = 0; first < rows.size(); first += 32) {
+      const int64_t end = std::min<int64_t>(first + 32, rows.size());
+      const auto begin = static_cast<size_t>(rows.begins[first]);
+      const auto tokens = static_cast<size_t>(rows.begins[end]) - begin;
+      std::vector<int32_t> begins;
+      for (int64_t i = first; i <= end; ++i)
+        begins.push_back(static_cast<int32_t>(rows.begins[i] - rows.begins[first]));
+      collator.mask(std::span(rows.ids).subspan(begin, tokens), begins, generator,
+                    std::span(labels).subspan(begin, tokens));
+    }
+    EXPECT_EQ(fnv64(rows.ids), wanted["masked_ids"].get<std::string>());
+    EXPECT_EQ(fnv64(labels), wanted["labels"].get<std::string>());
+  }
 }
 
 }  // namespace
