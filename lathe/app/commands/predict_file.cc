@@ -160,7 +160,7 @@ class FileJob {
     return found;
   }
 
-  bool answers() const { return predictor_.model().model->problem() == Problem::kQuestionAnswering; }
+  bool answers() const { return predictor_.model().model->task().scores_texts(); }
 
   /// Lines have no columns.
   void check_lines(const std::string& origin) const {
