@@ -26,6 +26,30 @@ TokenizedDataset toy() {
   return d;
 }
 
+TEST(PackBatch, LabelsOfTokensFollowTheirTokensAndTheFillingHasNone) {
+  TokenizedDataset d = toy();
+  d.tensors.ints("labels", Extent::kToken) = {-100, 1, -100, -100, -100, -100, 2, -100, 3, -100};
+  PackedBatch b;
+  pack_batch(d, Ints{2, 0}, {.rounding = {8, 8}}, b);
+  const Tensor* labels = b.tensors.find("labels");
+  ASSERT_NE(labels, nullptr);
+  EXPECT_EQ(labels->extent, Extent::kToken);
+  EXPECT_EQ(std::as_const(b).tensors.ints("labels"), (Ints{-100, 2, -100, 3, -100, -100, 1, -100}));
+  pack_batch(d, Ints{1}, {.rounding = {8, 8}}, b);
+  EXPECT_EQ(std::as_const(b).tensors.ints("labels"), Ints(8, -100));
+}
+
+TEST(PackBatch, OfDataWithoutATensorABatchHasNone) {
+  PackedBatch b;
+  pack_batch(toy(), Ints{0}, {}, b);
+  ASSERT_NE(b.tensors.find("labels"), nullptr);
+  TokenizedDataset d = toy();
+  d.tensors.erase("labels");
+  pack_batch(d, Ints{0}, {}, b);
+  EXPECT_EQ(b.tensors.find("labels"), nullptr);
+  EXPECT_NE(b.tensors.find("start_positions"), nullptr);
+}
+
 TEST(PackBatch, PutsRowsSideBySide) {
   PackedBatch b;
   pack_batch(toy(), Ints{2, 0}, {.rounding = {4, 4}, .first_ordinal = 16}, b);
