@@ -288,17 +288,20 @@ std::string test_one(Backend& backend, const TestBench& bench, const Impl& impl)
 template <typename F>
 void for_each_impl(Backend& backend, const ConformanceFilter& filter, F f) {
   for_each_case(filter, [&](const OpDef& op, const Case& c) {
-    for (DType dtype : op.dtypes) {
-      if (!filter.dtype.empty() && filter.dtype != name_of(dtype)) continue;
-      const auto bench = make_bench(op, c, dtype);
+    const auto run = [&](const TestBench& bench) {
       bool any = false;
       for (const Impl* impl : backend.implementations(op)) {
-        if (impl->accepts && !impl->accepts(bench->node(), bench->program)) continue;
+        if (impl->accepts && !impl->accepts(bench.node(), bench.program)) continue;
         any = true;
-        f(op, c, dtype, *bench, impl);
+        f(op, c, bench, impl);
       }
       const bool lacked = op.optional && backend.implementations(op).empty();
-      if (!any && op.fuses == nullptr && !lacked) f(op, c, dtype, *bench, static_cast<const Impl*>(nullptr));
+      if (!any && op.fuses == nullptr && !lacked) f(op, c, bench, static_cast<const Impl*>(nullptr));
+    };
+    for (DType dtype : op.dtypes) {
+      if (!filter.dtype.empty() && filter.dtype != name_of(dtype)) continue;
+      run(*make_bench(op, c, dtype));
+      if (dtype != DType::f32 && has_inputs_alike(op)) run(*make_bench(op, c, dtype, true));
     }
   });
 }
@@ -320,9 +323,9 @@ double seconds_of(Executable& executable, const Slot& slot) {
 
 void conformance_test(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink) {
   for_each_impl(backend, filter,
-                [&](const OpDef& op, const Case& c, DType dtype, const TestBench& bench, const Impl* impl) {
-                  ConformanceResult result{fmt::format("{} {} \"{}\" {}", op.name, impl ? impl->name : "-",
-                                                       c.name, name_of(dtype))};
+                [&](const OpDef& op, const Case& c, const TestBench& bench, const Impl* impl) {
+                  ConformanceResult result{
+                      fmt::format("{} {} \"{}\" {}", op.name, impl ? impl->name : "-", c.name, bench.dtypes)};
                   try {
                     result.detail = impl ? test_one(backend, bench, *impl) : "no implementation";
                   } catch (const Error& error) {
@@ -335,7 +338,7 @@ void conformance_test(Backend& backend, const ConformanceFilter& filter, const C
 
 void conformance_perf(Backend& backend, const ConformanceFilter& filter, const ConformanceSink& sink) {
   for_each_impl(backend, filter,
-                [&](const OpDef& op, const Case& c, DType dtype, const TestBench& bench, const Impl* impl) {
+                [&](const OpDef& op, const Case& c, const TestBench& bench, const Impl* impl) {
                   if (impl == nullptr) return;
                   const Selection selection{impl};
                   const MemoryPlan plan = guarded_plan(backend, bench.program, selection);
@@ -343,7 +346,7 @@ void conformance_perf(Backend& backend, const ConformanceFilter& filter, const C
                   auto executable = backend.compile(bench.program, selection, plan, memory.bindings).value();
                   const double seconds = seconds_of(*executable, make_slot(bench));
                   const Cost cost = op.cost(bench.node(), bench.program);
-                  sink({fmt::format("{} {} \"{}\" {}", op.name, impl->name, c.name, name_of(dtype)), true,
+                  sink({fmt::format("{} {} \"{}\" {}", op.name, impl->name, c.name, bench.dtypes), true,
                         fmt::format("{:9.2f} us {:8.2f} GFLOP/s {:8.2f} GB/s", seconds * 1e6,
                                     cost.flops / seconds * 1e-9, cost.bytes / seconds * 1e-9)});
                 });

@@ -56,13 +56,22 @@ bool updates_in_place(const OpDef& op, size_t input) {
   return false;
 }
 
-std::unique_ptr<TestBench> make_bench(const OpDef& op, const Case& c, DType dtype) {
+bool has_inputs_alike(const OpDef& op) {
+  for (const InputRule& rule : input_rules(op))
+    if (!rule.or_that_of.empty()) return true;
+  return false;
+}
+
+std::unique_ptr<TestBench> make_bench(const OpDef& op, const Case& c, DType dtype, bool alike) {
   auto bench = std::make_unique<TestBench>();
+  bench->dtypes = name_of(dtype);
   const std::vector<InputRule> rules = rules_for(op, c.in.size());
   bench->program.set_longest_row(c.longest_row);
   std::vector<Value> values;
   for (size_t i = 0; i < c.in.size(); ++i) {
-    const Type type{rules[i].fixed_dtype ? rules[i].dtype : dtype, c.in[i]};
+    const bool takes_dtype = !rules[i].fixed_dtype || (alike && !rules[i].or_that_of.empty());
+    if (takes_dtype && rules[i].fixed_dtype) bench->dtypes += " " + rules[i].name;
+    const Type type{takes_dtype ? dtype : rules[i].dtype, c.in[i]};
     bench->in_types.push_back(type);
     const std::string name = "in" + std::to_string(i);
     if (c.in[i] == Shape{-1})

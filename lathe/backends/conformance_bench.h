@@ -16,6 +16,7 @@ double unit_random(uint32_t stream, uint32_t i);
 /// One op with one case and one dtype, ready to run: its program, the content of its inputs, and the results
 /// of the reference.
 struct TestBench {
+  std::string dtypes;  ///< for people
   Program program;
   std::vector<Type> in_types;
   std::vector<std::vector<std::byte>> inputs;
@@ -23,8 +24,11 @@ struct TestBench {
   const Node& node() const { return program.nodes()[0]; }
 };
 
-/// Draws, adjusts and rounds the inputs, and runs the reference.
-std::unique_ptr<TestBench> make_bench(const OpDef& op, const Case& c, DType dtype);
+/// Draws, adjusts and rounds the inputs, and runs the reference.  alike: inputs that may be f32 or have the
+/// dtype of another have that.
+std::unique_ptr<TestBench> make_bench(const OpDef& op, const Case& c, DType dtype, bool alike = false);
+/// Whether an op has such inputs.
+bool has_inputs_alike(const OpDef& op);
 
 /// Whether the op writes an output over this input; then the input is a state of the bench's program.
 bool updates_in_place(const OpDef& op, size_t input);

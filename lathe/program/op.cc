@@ -11,9 +11,9 @@
 namespace lathe {
 namespace {
 
-/// One tensor of a signature, taken apart: `name[dims]:suffix?`.
+/// One tensor of a signature, taken apart: `name[dims]:suffix|other?`.
 struct Term {
-  std::string text, name, suffix;
+  std::string text, name, suffix, other;
   std::vector<std::string> dims;
   bool optional = false;
 };
@@ -37,7 +37,9 @@ Term parse_term(const OpDef& op, const std::string& text) {
     term.optional = true;
     rest.pop_back();
   }
-  if (!rest.empty() && rest[0] == ':') term.suffix = rest.substr(1);
+  const size_t bar = std::min(rest.find('|'), rest.size());
+  if (bar < rest.size()) term.other = rest.substr(bar + 1);
+  if (!rest.empty() && rest[0] == ':') term.suffix = rest.substr(1, bar - 1);
   return term;
 }
 
@@ -154,9 +156,11 @@ void check_rows(const OpDef& op, const Signature& signature, const Term& term, c
 void check_dtype(const OpDef& op, const Term& term, const Type& type,
                  const std::map<std::string, DType>& known) {
   DType wanted;
+  if (!term.other.empty() && type.dtype == known.at(term.other)) return;
   if (dtype_of(term.suffix, &wanted)) {
     if (type.dtype != wanted)
-      fail(ErrorCode::kShape, "{}: {} is {}, expected {}", op.name, term.name, to_string(type), term.suffix);
+      fail(ErrorCode::kShape, "{}: {} is {}, expected {}{}", op.name, term.name, to_string(type), term.suffix,
+           term.other.empty() ? "" : " or the dtype of " + term.other);
   } else if (!term.suffix.empty()) {
     if (type.dtype != known.at(term.suffix))
       fail(ErrorCode::kShape, "{}: {} is {}, expected the dtype of {}, {}", op.name, term.name,
@@ -208,6 +212,7 @@ std::vector<InputRule> input_rules(const OpDef& op) {
     InputRule rule{term.name};
     rule.fixed_dtype = dtype_of(term.suffix, &rule.dtype);
     rule.optional = term.optional;
+    rule.or_that_of = term.other;
     rules.push_back(rule);
   }
   return rules;

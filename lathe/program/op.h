@@ -82,8 +82,8 @@ struct OpDef {
   const char* name;
   /// Shapes and dtype rule: "x[..,n] gamma[n]:f32 b[n]? -> y[..,n]:x mean[..]:f32".  A dimension is `..` (any
   /// number, the same for all), a name (bound at first use), name+1, 3name, a number, or @attr (an int
-  /// attribute). A suffix fixes the dtype, or names the input whose dtype it takes; `?` marks an optional
-  /// input.
+  /// attribute). A suffix fixes the dtype, or names the input whose dtype it takes; of an input, `f32|x`
+  /// admits both.  `?` marks an optional input.
   const char* signature;
   std::vector<DType> dtypes = {DType::f32, DType::bf16,
                                DType::f16};  ///< admitted for inputs whose dtype is open
@@ -134,6 +134,7 @@ struct InputRule {
   std::string name;
   bool fixed_dtype = false, optional = false;
   DType dtype = DType::f32;  ///< where fixed
+  std::string or_that_of;    ///< the input whose dtype it may have instead (":f32|x"); empty: none
 };
 std::vector<InputRule> input_rules(const OpDef& op);
 /// Names of the outputs in the signature.
