@@ -3,6 +3,7 @@
 #include "lathe/ops/elementwise.h"
 #include "lathe/ops/layer_norm.h"
 #include "lathe/ops/linear.h"
+#include "lathe/ops/linear_cross_entropy.h"
 #include "lathe/ops/linear_fp8.h"
 #include "lathe/ops/linear_int8.h"
 #include "lathe/ops/optimizers/flat.h"
@@ -38,6 +39,10 @@ Value linear(Value x, Value w, Value b) { return one(op::linear, {x, w, b}); }
 Value linear_int8(Value x, Value w, Value b) { return one(op::linear_int8, {x, w, b}); }
 Value linear_fp8(Value x, Value w, Value b) { return one(op::linear_fp8, {x, w, b}); }
 bool fits_fp8(const Type& w) { return w.shape[0] % 16 == 0 && w.shape[1] % 16 == 0; }
+LossAndCorrect linear_cross_entropy(Value x, Value w, Value b, Value labels, double smoothing) {
+  const auto out = emit(op::linear_cross_entropy, {x, w, b, labels}, {{"smoothing", smoothing}});
+  return {out[0], out[1]};
+}
 Value layer_norm(Value x, Value gamma, Value beta, double eps) {
   return one(op::layer_norm, {x, gamma, beta}, {{"eps", eps}});
 }

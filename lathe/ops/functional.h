@@ -28,6 +28,13 @@ Value linear_int8(Value x, Value w, Value b);
 Value linear_fp8(Value x, Value w, Value b);
 /// Whether weights of this type can be multiplied in fp8: tensor cores need widths that are multiples of 16.
 bool fits_fp8(const Type& w);
+/// x [m, c], w [v, c], b [v] or none, labels [m]: the mean cross entropy over the rows whose label lies in
+/// [0, v), and the number of them whose label has the largest logit, i32.  The logits never exist whole;
+/// smoothing: the share of a label that is spread evenly over all v.
+struct LossAndCorrect {
+  Value loss, correct;
+};
+LossAndCorrect linear_cross_entropy(Value x, Value w, Value b, Value labels, double smoothing = 0);
 /// beta: [n] or none
 Value layer_norm(Value x, Value gamma, Value beta, double eps);
 /// x [m, c], ids [n] → [n, c].  Row `padding` of x gets no gradient, −1: every row gets one.

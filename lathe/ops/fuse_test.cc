@@ -191,6 +191,30 @@ TEST(Fuse, WhatASignatureDoesNotAdmitStaysApart) {
   EXPECT_EQ(fused(p), "gather_rows gather_rows gather_rows add add_layer_norm");
 }
 
+TEST(Fuse, ALossOverAVocabularyAndItsGradientsAreOneNode) {
+  Program p;
+  const Value x = p.input("x", {DType::bf16, {6, 8}}), w = p.input("w", {DType::f32, {20, 8}});
+  const Value labels = p.input("labels", {DType::i32, {6}}), seed = p.input("seed", {DType::f32, {1}});
+  const auto [loss, correct] = linear_cross_entropy(x, w, {}, labels, 0.1);
+  p.output("loss", loss);
+  p.output("correct", correct);
+  for (const Value gradient : gradients(loss, seed, {x, w}, op::add))
+    p.output("d" + std::to_string(gradient.id), gradient);
+  p.remove_dead_nodes();
+  EXPECT_EQ(ops_of(p), "linear_cross_entropy linear_cross_entropy_bwd");
+  EXPECT_EQ(fused(p), "linear_cross_entropy_with_bwd");
+}
+
+TEST(Fuse, ALossThatIsReadBeforeItsGradientsStaysApart) {
+  Program p;
+  const Value x = p.input("x", {DType::bf16, {6, 8}}), w = p.input("w", {DType::bf16, {20, 8}});
+  const Value labels = p.input("labels", {DType::i32, {6}}), seed = p.input("seed", {DType::f32, {1}});
+  const Value half = scale(linear_cross_entropy(x, w, {}, labels).loss, 0.5);
+  p.output("loss", half);
+  p.output("dx", gradients(half, seed, {x}, op::add)[0]);
+  EXPECT_EQ(fused(p), "linear_cross_entropy scale scale linear_cross_entropy_bwd");
+}
+
 TEST(Fuse, AutogradComesBefore) {
   Block b;
   const Value y = b.p.emit(op::add_layer_norm, {b.x, b.r, b.gamma, b.beta})[1];

@@ -2,6 +2,7 @@
 #include "lathe/ops/fused.h"
 
 #include "lathe/core/error.h"
+#include "lathe/ops/linear_cross_entropy.h"
 #include "lathe/ops/ops.h"
 
 namespace lathe::op {
@@ -159,6 +160,15 @@ std::vector<Case> dropout_cast_cases() {
                    {{"p", 0.5}, {"site", int64_t{1}}},
                    dropout_ints(4, false)});
   cases.push_back({"many rows", {{300, 72}, {300}, {300}, {2}}, kDropout, dropout_ints(300)});
+  return cases;
+}
+
+std::vector<Case> linear_cross_entropy_with_bwd_cases() {
+  std::vector<Case> cases = linear_cross_entropy.cases();
+  for (Case& c : cases) {
+    c.in.push_back({1});
+    if (c.attrs.count("smoothing")) c.attrs["smoothing_bwd"] = c.attrs.at("smoothing");
+  }
   return cases;
 }
 
@@ -343,6 +353,29 @@ const OpDef dropout_cast{
     .bound = kBound,
     .cost = cost,
     .fuses = "d = dropout(x, sample_ids, positions, rng); y = cast(d)",
+};
+
+/// A loss and its gradients: the logits are computed once.
+const OpDef linear_cross_entropy_with_bwd{
+    .name = "linear_cross_entropy_with_bwd",
+    .signature =
+        "x[m,c] w[v,c]:f32|x b[v]:f32? labels[m]:i32 dloss[1]:f32 -> loss[1]:f32 correct[1]:i32 dx[m,c]:x "
+        "dw[v,c]:f32 db[v]:f32",
+    .attrs = {{"smoothing", 0.0}, {"smoothing_bwd", 0.0}},
+    .check =
+        [](std::span<const Type>, const Attrs& attrs) {
+          if (attrs.f("smoothing") != attrs.f("smoothing_bwd"))
+            fail(ErrorCode::kShape, "linear_cross_entropy_with_bwd: smoothing is {}, backwards {}: take one",
+                 attrs.f("smoothing"), attrs.f("smoothing_bwd"));
+        },
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = linear_cross_entropy_with_bwd_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses =
+        "loss correct lse = linear_cross_entropy(x, w, b, labels); "
+        "dx dw db = linear_cross_entropy_bwd(dloss, x, w, b, labels, lse) smoothing:smoothing_bwd",
 };
 
 }  // namespace lathe::op

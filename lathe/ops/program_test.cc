@@ -34,6 +34,18 @@ TEST(Program, ShapeErrorNamesOpInputFoundAndExpected) {
             "add: b has leading dimensions [3, 7], the inputs before have [4, 8]");
 }
 
+TEST(Program, AnInputMayHaveAnothersDtypeInsteadOfItsOwn) {
+  Program p;
+  const Value x = p.input("x", {DType::bf16, {2, 4}}), labels = p.input("labels", {DType::i32, {2}});
+  const auto loss = [&](const char* name, DType dtype) {
+    return linear_cross_entropy(x, p.input(name, {dtype, {3, 4}}), {}, labels);
+  };
+  EXPECT_TRUE(loss("own", DType::f32).loss);
+  EXPECT_TRUE(loss("that of x", DType::bf16).loss);
+  EXPECT_EQ(message_of([&] { loss("other", DType::f16); }),
+            "linear_cross_entropy: w is f16[3, 4], expected f32 or the dtype of x");
+}
+
 TEST(Program, WhatIsNoSizeOfATensorIsNamed) {
   Program p;
   const auto input = [&](const Shape& shape) {

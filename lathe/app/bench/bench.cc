@@ -28,7 +28,7 @@ std::vector<Field<B>> rows() {
            &B::device},
           {shared_row("threads"), &B::threads},
           {"model", &B::model, "bert-base or minilm (random weights), or a model folder.", {.value = "NAME"}},
-          {"batch", &B::batch, "Rows (infer, mlp: several parted by commas).", {.value = "N"}},
+          {"batch", &B::batch, "Rows (infer, mlp, loss: several parted by commas).", {.value = "N"}},
           {"seq", &B::seq, "Tokens per row (finetune: at most).", {.low = 3, .value = "N"}},
           {"dtype",
            &B::dtype,
@@ -181,9 +181,10 @@ std::vector<int> BenchSettings::widths() const {
 
 const std::vector<Bench>& benches() {
   static const std::vector<Bench> list = [] {
-    BenchSettings step, gemm, plan, infer, mlp, finetune;
+    BenchSettings step, gemm, loss, plan, infer, mlp, finetune;
     plan.batch = "32";
     gemm.dtype = "bf16,fp32", gemm.steps = 5;
+    loss.dtype = "bf16,fp32", loss.batch = "614", loss.steps = 5;  // 15 % of 32 x 128 tokens
     infer.batch = "1,2,4,8,16,32,64", infer.steps = 20;
     mlp.batch = "1024", mlp.steps = 30;
     finetune.model = "minilm", finetune.batch = "32", finetune.seq = 64;
@@ -201,6 +202,12 @@ const std::vector<Bench>& benches() {
          {"model", "batch", "seq", "dtype", "steps"},
          {"dtype"},
          gemm},
+        {"loss",
+         "the loss over a vocabulary and its gradients, with all logits in memory and in chunks",
+         bench_loss,
+         {"model", "batch", "dtype", "steps"},
+         {"batch", "dtype"},
+         loss},
         {"plan",
          "the ops and launches of such a step, counted; what Apple's chips might take, predicted",
          bench_plan,

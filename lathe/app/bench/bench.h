@@ -49,6 +49,8 @@ const std::vector<Bench>& benches();
 std::vector<BenchReport> bench_step(const BenchSettings& settings);
 /// The matrix products within such a step, each as a share of the peak.
 std::vector<BenchReport> bench_gemm(const BenchSettings& settings);
+/// The loss over a vocabulary and its gradients, by an op for each part and by one op for all.
+std::vector<BenchReport> bench_loss(const BenchSettings& settings);
 /// The ops of such a step, the launches of the device for them, and a prediction for Apple's chips; runs
 /// nothing.
 std::vector<BenchReport> bench_plan(const BenchSettings& settings);

@@ -46,7 +46,7 @@ class CpuBackend : public Backend {
     if (blas_.known() != nullptr)
       for (const Entry& entry : blas_entries()) add_blas(entry);
     for (auto entries : {elementwise_entries(), product_entries(), row_entries(), attention_entries(),
-                         loss_entries(), flat_entries(), optimizer_entries()})
+                         loss_entries(), linear_cross_entropy_entries(), flat_entries(), optimizer_entries()})
       for (const Entry& entry : entries) add(entry);
   }
 

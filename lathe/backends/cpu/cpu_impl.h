@@ -99,6 +99,7 @@ std::vector<Entry> blas_entries();  ///< products by a library, for one level on
 std::vector<Entry> row_entries();
 std::vector<Entry> attention_entries();
 std::vector<Entry> loss_entries();
+std::vector<Entry> linear_cross_entropy_entries();
 std::vector<Entry> flat_entries();
 std::vector<Entry> optimizer_entries();
 

@@ -103,6 +103,7 @@ std::vector<Entry> elementwise_entries();
 std::vector<Entry> flat_entries();
 /// Empty where the GPU has no products of fp8.
 std::vector<Entry> fp8_entries();
+std::vector<Entry> linear_cross_entropy_entries();
 std::vector<Entry> loss_entries();
 std::vector<Entry> product_entries();
 std::vector<Entry> row_entries();

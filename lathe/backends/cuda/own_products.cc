@@ -3,6 +3,7 @@
 #include "lathe/backends/cuda/kernels/products/f32_product.h"
 #include "lathe/backends/cuda/kernels/products/few_rows_product.h"
 #include "lathe/backends/cuda/kernels/products/weight_gradient.h"
+#include "lathe/backends/cuda/products.h"
 
 namespace lathe::cuda {
 namespace {
@@ -38,7 +39,7 @@ std::pair<const OwnProduct*, int> own_product(int number) {
 
 bool own_accepts(const Product& p, int number) {
   const auto [kernel, way] = own_product(number);
-  return kernel != nullptr && kernel->accepts(p, way);
+  return kernel != nullptr && !p.a_padded && !p.c_padded && kernel->accepts(p, way);
 }
 
 }  // namespace lathe::cuda

@@ -86,8 +86,7 @@ bool Products::accepts(const Product& p) {
   const auto whole = [](int64_t count, DType type) {
     return count * static_cast<int64_t>(size_of(type)) % 16 == 0;
   };
-  return whole(p.a_transposed ? p.m : p.k, p.type) && whole(p.b_transposed ? p.k : p.n, p.type) &&
-         whole(p.n, p.c_type);
+  return whole(p.a_ld(), p.type) && whole(p.b_transposed ? p.k : p.n, p.type) && whole(p.c_ld(), p.c_type);
 }
 
 /// cuBLASLt takes scales by row on no other GPU.  Source: its documentation, "Scaling factors".
@@ -112,7 +111,8 @@ Products::Key Products::key_of(const Product& p) const {
   const int64_t flags = flag(p.a_transposed, 0) | flag(p.b_transposed, 1) | flag(p.bias != nullptr, 2) |
                         flag(p.addend != nullptr, 3) | flag(p.a_sums != nullptr, 4) |
                         flag(tf32_ && p.type == DType::f32, 5) | flag(p.e4m3, 6) |
-                        flag(p.gelu != nullptr, 7) | flag(!p.c_is_read, 8) | flag(!sums_on_vectors(p), 9);
+                        flag(p.gelu != nullptr, 7) | flag(!p.c_is_read, 8) | flag(!sums_on_vectors(p), 9) |
+                        flag(p.a_padded, 10) | flag(p.c_padded, 11);
   const int64_t alignment = alignment_of(p.a) << 20 | alignment_of(p.b) << 10 | alignment_of(p.c);
   return {p.m, p.n, p.k, int64_t(p.type), int64_t(p.c_type), flags, alignment, alignment_of(p.addend)};
 }
@@ -141,6 +141,7 @@ Product Products::example_of(const Key& kind) {
   if (flag(4)) p.a_sums = flag(9) ? address(sizeof(float)) : anywhere();
   if (flag(7)) p.gelu = anywhere();
   p.c_is_read = !flag(8);
+  p.a_padded = flag(10), p.c_padded = flag(11);
   return p;
 }
 
@@ -169,14 +170,15 @@ std::unique_ptr<Products::Plan> Products::describe(const Product& p, int kernel)
     point_at(*plan, p);  // the library looks for algorithms by them
   }
   const cudaDataType_t operands = p.e4m3 ? CUDA_R_8F_E4M3 : type_of(p.type);
-  const auto layout = [&](cublasLtMatrixLayout_t* to, cudaDataType_t type, int64_t rows, int64_t cols) {
-    check(
-        library_.MatrixLayoutCreate(to, type, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows), cols),
-        "describing a matrix");
+  const auto layout = [&](cublasLtMatrixLayout_t* to, cudaDataType_t type, int64_t rows, int64_t cols,
+                          int64_t ld) {
+    check(library_.MatrixLayoutCreate(to, type, static_cast<uint64_t>(cols), static_cast<uint64_t>(rows), ld),
+          "describing a matrix");
   };
-  layout(&plan->b, operands, p.b_transposed ? p.n : p.k, p.b_transposed ? p.k : p.n);
-  layout(&plan->a, operands, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k);
-  layout(&plan->c, type_of(p.c_type), p.m, p.n);
+  const int64_t b_cols = p.b_transposed ? p.k : p.n;
+  layout(&plan->b, operands, p.b_transposed ? p.n : p.k, b_cols, b_cols);
+  layout(&plan->a, operands, p.a_transposed ? p.k : p.m, p.a_transposed ? p.m : p.k, p.a_ld());
+  layout(&plan->c, type_of(p.c_type), p.m, p.n, p.c_ld());
   return plan;
 }
 

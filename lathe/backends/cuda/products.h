@@ -15,8 +15,8 @@
 
 namespace lathe::cuda {
 
-/// C[m,n] = A'·B' (+ bias) (+ addend), all row-major and dense, sums in f32.  A' is A[m,k], or Aᵀ of A[k,m];
-/// B' is B[k,n], or Bᵀ of B[n,k].
+/// C[m,n] = A'·B' (+ bias) (+ addend), all row-major and dense but where padded, sums in f32.  A' is A[m,k],
+/// or Aᵀ of A[k,m]; B' is B[k,n], or Bᵀ of B[n,k].
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   DType type = DType::f32;    ///< of A and B: f32, bf16 or f16
@@ -32,6 +32,17 @@ struct Product {
   void* gelu = nullptr;       ///< [m,n]; takes gelu of C as it is stored
   bool c_is_read = true;      ///< with `gelu`; false: C may be written or not
   bool b_is_settled = false;  ///< nothing that was launched before it, and still runs, writes B
+  /// The rows of A, or of C and addend, begin at multiples of kPadding elements.
+  bool a_padded = false, c_padded = false;
+
+  static constexpr int64_t kPadding = 8;
+  static constexpr int64_t padded(int64_t count) { return (count + kPadding - 1) / kPadding * kPadding; }
+  /// Elements from row to row.
+  int64_t a_ld() const {
+    const int64_t cols = a_transposed ? m : k;
+    return a_padded ? padded(cols) : cols;
+  }
+  int64_t c_ld() const { return c_padded ? padded(n) : n; }
 };
 
 /// The matrix products of one device, by cuBLASLt or, gradients of weights, products of few rows and those of

@@ -84,6 +84,7 @@ struct Entry {
 std::vector<Entry> attention_entries();
 std::vector<Entry> elementwise_entries();
 std::vector<Entry> flat_entries();
+std::vector<Entry> linear_cross_entropy_entries();
 std::vector<Entry> loss_entries();
 std::vector<Entry> product_entries();
 std::vector<Entry> row_entries();

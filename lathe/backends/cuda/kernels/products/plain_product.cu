@@ -38,9 +38,11 @@ template <typename C>
 struct Result {
   C* c;
   const C *bias, *addend;
+  int64_t ld;    ///< of C and addend
   float* parts;  ///< [parts][m, n]; null: the sums are whole
 
-  __device__ void finish(float sum, int64_t at, int64_t col) const {
+  __device__ void finish(float sum, int64_t row, int64_t col) const {
+    const int64_t at = row * ld + col;
     if (bias != nullptr) sum += to_float(bias[col]);
     if (addend != nullptr) sum += to_float(addend[at]);
     c[at] = from_float<C>(sum);
@@ -85,19 +87,19 @@ __global__ void __launch_bounds__(kThreads)
       if (result.parts != nullptr)
         result.parts[(blockIdx.z * m + r) * n + q] = sum[i][j];
       else
-        result.finish(sum[i][j], r * n + q, q);
+        result.finish(sum[i][j], r, q);
     }
 }
 
 /// Up to kNarrow columns, A[m,k] · B[n,k]ᵀ, as heads have them: a block sums a row.
 template <typename T, typename C>
 __global__ void __launch_bounds__(kNarrowThreads)
-    narrow_columns_kernel(int n, int64_t k, const T* a, const T* b, Result<C> result) {
+    narrow_columns_kernel(int n, int64_t k, const T* a, int64_t a_ld, const T* b, Result<C> result) {
   follow();
   const int64_t row = blockIdx.x;
   float sum[kNarrow] = {};
   for (int64_t t = threadIdx.x; t < k; t += kNarrowThreads) {
-    const float x = to_float(a[row * k + t]);
+    const float x = to_float(a[row * a_ld + t]);
 #pragma unroll
     for (int j = 0; j < kNarrow; ++j)
       if (j < n) sum[j] = fmaf(x, to_float(b[j * k + t]), sum[j]);
@@ -114,13 +116,13 @@ __global__ void __launch_bounds__(kNarrowThreads)
   if (col >= n) return;
   float total = 0;
   for (const float each : sums[col]) total += each;
-  result.finish(total, row * n + col, col);
+  result.finish(total, row, col);
 }
 
 /// Up to kNarrow rows, A[k,m]ᵀ · B[k,n], the gradients of a head's weight: a thread sums a column.
 template <typename T, typename C>
 __global__ void __launch_bounds__(kNarrowThreads)
-    narrow_rows_kernel(int m, int64_t n, int64_t k, int64_t part_terms, const T* a, const T* b,
+    narrow_rows_kernel(int m, int64_t n, int64_t k, int64_t part_terms, const T* a, int64_t a_ld, const T* b,
                        Result<C> result) {
   follow();
   const int64_t col = int64_t{blockIdx.x} * kNarrowThreads + threadIdx.x;
@@ -132,7 +134,7 @@ __global__ void __launch_bounds__(kNarrowThreads)
     const float y = to_float(b[t * n + col]);
 #pragma unroll
     for (int i = 0; i < kNarrow; ++i)
-      if (i < m) sum[i] = fmaf(to_float(a[t * m + i]), y, sum[i]);
+      if (i < m) sum[i] = fmaf(to_float(a[t * a_ld + i]), y, sum[i]);
   }
 #pragma unroll
   for (int i = 0; i < kNarrow; ++i) {
@@ -140,7 +142,7 @@ __global__ void __launch_bounds__(kNarrowThreads)
     if (result.parts != nullptr)
       result.parts[(blockIdx.z * m + i) * n + col] = sum[i];
     else
-      result.finish(sum[i], i * n + col, col);
+      result.finish(sum[i], i, col);
   }
 }
 
@@ -153,7 +155,7 @@ __global__ void __launch_bounds__(kThreads)
   float sum = 0;
 #pragma unroll 8
   for (int64_t part = 0; part < parts; ++part) sum += result.parts[part * elements + at];
-  result.finish(sum, at, at % n);
+  result.finish(sum, at / n, at % n);
 }
 
 bool has_few_columns(const Product& p) { return !p.a_transposed && p.b_transposed && p.n <= kNarrow; }
@@ -180,16 +182,16 @@ void launch_sums(cudaStream_t stream, const Product& p, const Parts& parts, cons
   const auto number = [](int64_t count) { return static_cast<unsigned>(count); };
   const T *a = static_cast<const T*>(p.a), *b = static_cast<const T*>(p.b);
   if (has_few_columns(p)) {
-    narrow_columns_kernel<<<number(p.m), kNarrowThreads, 0, stream>>>(static_cast<int>(p.n), p.k, a, b,
-                                                                      result);
+    narrow_columns_kernel<<<number(p.m), kNarrowThreads, 0, stream>>>(static_cast<int>(p.n), p.k, a, p.a_ld(),
+                                                                      b, result);
   } else if (has_few_rows(p)) {
     const dim3 grid(number(tiles_of(p)), 1, number(parts.count));
     narrow_rows_kernel<<<grid, kNarrowThreads, 0, stream>>>(static_cast<int>(p.m), p.n, p.k, parts.terms, a,
-                                                            b, result);
+                                                            p.a_ld(), b, result);
   } else {
     const dim3 grid(number(ceil_div(p.n, kTile)), number(ceil_div(p.m, kTile)), number(parts.count));
     product_kernel<T, C><<<grid, kThreads, 0, stream>>>(
-        p.m, p.n, p.k, parts.terms, {a, p.a_transposed ? 1 : p.k, p.a_transposed ? p.m : 1},
+        p.m, p.n, p.k, parts.terms, {a, p.a_transposed ? 1 : p.a_ld(), p.a_transposed ? p.a_ld() : 1},
         {b, p.b_transposed ? 1 : p.n, p.b_transposed ? p.k : 1}, result);
   }
 }
@@ -198,7 +200,7 @@ template <typename T, typename C>
 void launch(cudaStream_t stream, const Product& p, void* workspace) {
   const Parts parts = parts_of(p);
   const Result<C> result{static_cast<C*>(p.c), static_cast<const C*>(p.bias), static_cast<const C*>(p.addend),
-                         parts.count > 1 ? static_cast<float*>(workspace) : nullptr};
+                         p.c_ld(), parts.count > 1 ? static_cast<float*>(workspace) : nullptr};
   launch_sums<T>(stream, p, parts, result);
   if (parts.count > 1)
     join_parts_kernel<<<static_cast<unsigned>(ceil_div(p.m * p.n, kThreads)), kThreads, 0, stream>>>(
