@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "lathe/app/bench/bench_work.h"
+#include "lathe/core/float16.h"
 #include "lathe/ops/elementwise.h"
 #include "lathe/ops/functional.h"
 #include "lathe/ops/losses.h"
