@@ -10,6 +10,11 @@
 
 #include "lathe/backends/register.h"
 #include "lathe/engine/session.h"
+#include "lathe/ops/elementwise.h"
+#include "lathe/ops/functional.h"
+#include "lathe/ops/ops.h"
+#include "lathe/program/autograd.h"
+#include "lathe/program/fuse.h"
 #include "lathe/train/auto_model.h"
 #include "tests/conformance/made_batch.h"
 
@@ -109,6 +114,37 @@ TEST_P(Allocation, AForwardPassHasNone) {
   std::vector<float> logits;
   for (const nn::Quantization quantization : {nn::Quantization::kNone, nn::Quantization::kInt8})
     EXPECT_EQ(allocations_of([&] { session_.evaluate(batch_, logits, {}, {}, quantization); }), 0);
+}
+
+TEST(LossOverAVocabulary, HasNone) {
+  const auto device = open_device("cpu", {2});
+  Program program;
+  const Value x = program.input("x", {DType::bf16, {40, 16}}),
+              w = program.input("w", {DType::f32, {500, 16}});
+  const Value labels = program.input("labels", {DType::i32, {40}});
+  const Value seed = program.input("seed", {DType::f32, {1}});
+  const Value loss = linear_cross_entropy(x, w, {}, labels).loss;
+  for (const Value gradient : gradients(loss, seed, {x, w}, op::add))
+    program.output("d" + std::to_string(gradient.id), gradient, true);
+  program.output("loss", loss);
+  program.remove_dead_nodes();
+  fuse(program, *device, fusions());
+  const Selection selection = select(program, *device);
+  const MemoryPlan plan = device->plan(program, selection);
+  Bindings bindings;
+  bindings.arena = device->allocate(plan.arena_bytes).value();
+  const auto executable = device->compile(program, selection, plan, bindings).value();
+  std::vector<std::vector<std::byte>> contents;
+  Slot slot;
+  for (const ValueInfo& value : program.values())
+    if (value.kind == ValueKind::kInput) contents.emplace_back(bytes_of(value.type));
+  for (const auto& content : contents) slot.inputs.emplace_back(content);
+  EXPECT_EQ(allocations_of([&] {
+              Event event;
+              executable->run(slot, &event).check();
+              executable->wait(event).check();
+            }),
+            0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Allocation,
