@@ -148,6 +148,14 @@ class Bench(unittest.TestCase):
             self.assertLessEqual({"linear", "linear_bwd_input", weights}, {row["op"] for row in products})
             self.assertLess(abs(sum(row["flops"] for row in products) / total["flops"] - 1), 0.02)
 
+    def test_loss_compares_two_ways(self):
+        rows = self.rows("loss", *MODEL, "--batch", "5,40", "--dtype", "bf16,fp16,fp32", "--steps", "2")
+        self.assertEqual([(row["dtype"], row["rows"]) for row in rows[::2]],
+                         [(dtype, rows) for dtype in ("bf16", "fp16", "fp32") for rows in (5, 40)])
+        for apart, one in zip(rows[::2], rows[1::2]):
+            self.assertEqual((apart["way"], apart["ratio"], one["way"]), ("linear, cross entropy", 1, "one op"))
+            self.assertAlmostEqual(one["ratio"], one["ms"] / apart["ms"], places=3)
+
     def test_mlp_counts_its_operations(self):
         row, = self.rows("mlp", "--batch", "64", "--steps", "3")
         layers = [1024 * 512, 512 * 256, 256 * 10]
