@@ -8,8 +8,9 @@ namespace lathe::op {
 /// the gradients instead of three.  All three go over chunks of rows.
 extern const OpDef linear_cross_entropy, linear_cross_entropy_bwd;
 
-/// Rows of a chunk, which follow only from the shapes: at most c, so that the logits take no more memory
-/// than a gradient of w, and at most 256 MiB of logits in f32, but never fewer than 128 for that.
+/// Rows of a chunk, which follow only from the shapes.  Their logits in f32 take at most 256 MiB, and no more
+/// than eight gradients of w; but 128 rows are always taken together if c allows it, since each chunk reads w
+/// and adds to its gradient anew.
 int64_t rows_of_a_chunk(int64_t m, int64_t v, int64_t c);
 
 /// A node of one of the three, as backends see it.  Making one allocates nothing.

@@ -18,7 +18,7 @@ using Outputs = std::map<std::string, std::vector<std::byte>>;
 
 /// A loss over a vocabulary, and the gradients that are named.
 struct Work {
-  int64_t rows = 37, classes = 1201, width = 16;  // three chunks
+  int64_t rows = 300, classes = 1201, width = 16;  // three chunks
   DType dtype = DType::bf16;
   bool fused = true;
   std::vector<std::string> wanted = {"x", "w", "b"};
