@@ -242,7 +242,9 @@ Cost cost_of(const Node& node, const Program& program, size_t first, double prod
 double terms_of_forward(const Reference& r) { return terms_of(r.dim(0, 0), r.dim(1, 0), r.cols(0)); }
 double terms_of_backward(const Reference& r) { return terms_of(r.dim(1, 0), r.dim(2, 0), r.cols(1)); }
 
+/// Who runs a single node of a program without outputs (Backend::run_node) reads all that it computes.
 bool has_reader(const Program& program, int value) {
+  if (program.outputs().empty()) return true;
   for (const auto& [name, id] : program.outputs())
     if (id == value) return true;
   for (const Node& node : program.nodes())
