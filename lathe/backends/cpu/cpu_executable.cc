@@ -28,7 +28,8 @@ class CpuExecutable : public Executable {
                 const Bindings& bindings, const Shared& shared)
       : shared_(shared), bindings_(bindings), input_bytes_(input_bytes(program)) {
     const auto parameters = [&](int state) {
-      return shared.packed.of(bindings.states.at(program.values()[static_cast<size_t>(state)].name));
+      const ValueInfo& value = program.values()[static_cast<size_t>(state)];
+      return shared.packed.of(bindings.states.at(value.name), value.type.dtype);
     };
     const auto address = [&](int id) { return address_of(id, program, plan, bindings); };
     for (size_t id = 0; id < program.values().size(); ++id)

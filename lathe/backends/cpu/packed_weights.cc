@@ -48,6 +48,7 @@ std::optional<PackedUse> packed_use(const Node& node, const Program& program, Is
   if (!forward && !int8 && node.op != &op::linear_bwd_input && node.op != &op::linear_bwd_input_add)
     return {};
   if (!int8 && program.type(node.in[0]).dtype != DType::bf16) return {};
+  if (!int8 && !forward && program.type(node.in[1]).dtype == DType::bf16) return {};
   const Shape& shape = program.type(node.in[1]).shape;
   PackedUse use{-1, 0, shape[0], shape[1],
                 int8      ? PackedFor::kInt8
@@ -124,12 +125,12 @@ void PackedState::pack(const Piece& piece) const {
     const Copy& c = *copies_[i];
     const PackedUse& w = c.use;
     const int64_t first = (piece.begin - w.offset) / w.cols, last = (piece.end - w.offset) / w.cols;
-    const float* weight = weights_ + w.offset;
+    const std::byte* weight = at(w.offset);
     if (w.product == PackedFor::kForward)
-      pack_b(c.isa, c.layout, w.rows, w.cols, DType::f32, weight, w.cols, true, {first, last, 0, w.cols},
+      pack_b(c.isa, c.layout, w.rows, w.cols, type_, weight, w.cols, true, {first, last, 0, w.cols},
              c.data.get());
     else
-      pack_b(c.isa, c.layout, w.cols, w.rows, DType::f32, weight, w.cols, false, {0, w.cols, first, last},
+      pack_b(c.isa, c.layout, w.cols, w.rows, type_, weight, w.cols, false, {0, w.cols, first, last},
              c.data.get());
   }
 }
@@ -170,7 +171,8 @@ void PackedState::changed_outside(ThreadPool& pool, int64_t begin, int64_t end) 
 void PackedState::refresh_int8(ThreadPool& pool) {
   if (!int8_stale_) return;
   for (const Int8Copy& c : int8_copies_)
-    pack_int8(pool, c.isa, c.use.rows, c.use.cols, weights_ + c.use.offset, c.data.get());
+    pack_int8(pool, c.isa, c.use.rows, c.use.cols, reinterpret_cast<const float*>(at(c.use.offset)),
+              c.data.get());
   int8_stale_ = false;
 }
 
@@ -287,7 +289,7 @@ void PackedState::adamw(ThreadPool& pool, Isa isa, const AdamW& a, int64_t begin
   });
 }
 
-std::shared_ptr<PackedState> PackedWeights::of(const Buffer& state) {
+std::shared_ptr<PackedState> PackedWeights::of(const Buffer& state, DType type) {
   if (state.owner == nullptr)  // else nothing tells when this memory is freed and its address used again
     fail(ErrorCode::kInternal,
          "a state in memory without an owner; expected a Buffer that the backend has allocated");
@@ -296,7 +298,7 @@ std::shared_ptr<PackedState> PackedWeights::of(const Buffer& state) {
   Known& known = states_[state.data];
   if (known.state == nullptr) {
     known.owner = state.owner;
-    known.state = std::make_shared<PackedState>(reinterpret_cast<const float*>(state.data));
+    known.state = std::make_shared<PackedState>(state.data, type);
   }
   return known.state;
 }

@@ -27,7 +27,8 @@ struct PackedUse {
   bool same_place(const PackedUse& other) const { return place() == other.place(); }
 };
 /// The weight whose packed copy `node` reads on this level.  None where the product packs for itself:
-/// products of f32, weights that are computed, levels without arithmetic on bf16.
+/// products of f32, weights that are computed, levels without arithmetic on bf16, and the gradient of an
+/// input by a weight that is bf16 already: a frozen weight takes 4 bytes with one copy, 6 with two.
 std::optional<PackedUse> packed_use(const Node& node, const Program& program, Isa isa);
 
 /// Bytes of that copy.
@@ -53,12 +54,13 @@ struct Updated {
   int64_t origin = 0;
 };
 
-/// Copies of the weights in one state (f32) as the products read them.  AdamW updates the bf16 copies
+/// Copies of the weights in one state (f32 or bf16) as the products read them.  AdamW updates the bf16 copies
 /// together with the weights.  After any other change of the state they are stale, and are packed again
-/// before the next run.  Only inference reads the integer copies: any change makes them stale.
+/// before the next run.  Only inference reads the integer copies, of f32: any change makes them stale.
 class PackedState {
  public:
-  explicit PackedState(const float* weights) : weights_(weights) {}
+  explicit PackedState(const void* weights, DType type = DType::f32)
+      : weights_(static_cast<const std::byte*>(weights)), type_(type) {}
 
   /// The copy of a weight for `isa`; makes it if there is none.  Its address does not change.  Errors:
   /// kMemory if there is no memory.
@@ -94,7 +96,12 @@ class PackedState {
   void cut();
   void pack(const Piece& piece) const;
 
-  const float* weights_;
+  const std::byte* at(int64_t element) const {
+    return weights_ + element * static_cast<int64_t>(size_of(type_));
+  }
+
+  const std::byte* weights_;
+  DType type_;
   std::vector<std::unique_ptr<Copy>> copies_;  // by place
   std::vector<Piece> pieces_;                  // by begin
   struct Int8Copy {
@@ -114,8 +121,8 @@ class PackedState {
 /// The packed states of a backend, by the memory of the state.
 class PackedWeights {
  public:
-  /// Errors: kInternal if the memory has no owner.
-  std::shared_ptr<PackedState> of(const Buffer& state);
+  /// type: of the state's elements.  Errors: kInternal if the memory has no owner.
+  std::shared_ptr<PackedState> of(const Buffer& state, DType type = DType::f32);
   /// Whether there is such a copy of a weight in this memory.
   bool has(const Buffer& state, const PackedUse& use, Isa isa) const;
   /// The host wrote into this memory, which may be that of the moments.

@@ -21,6 +21,7 @@ Gemm forward(const Node& node, const Program& program) {
   Gemm g;
   g.m = rows_of(x), g.n = w.shape[0], g.k = w.shape[1];
   g.a_type = g.c_type = x.dtype;
+  g.b_type = w.dtype;
   g.b_transposed = true;
   g.lda = g.ldb = g.k, g.ldc = g.n;
   return g;
@@ -33,6 +34,7 @@ Gemm input_gradient(const Node& node, const Program& program) {
   Gemm g;
   g.m = rows_of(dy), g.n = w.shape[1], g.k = w.shape[0];
   g.a_type = g.c_type = dy.dtype;
+  g.b_type = w.dtype;
   g.lda = g.k, g.ldb = g.ldc = g.n;
   return g;
 }
