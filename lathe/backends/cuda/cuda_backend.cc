@@ -85,12 +85,14 @@ class CudaBackend : public Backend {
     size_t bytes = 0;
     for (const Node& node : program.nodes()) {
       const auto read = rounded_inputs(node, program);
-      const auto place = read.weight < 0 ? std::nullopt : state_of(program, read.weight);
-      if (!place || !counted.emplace(place->state, read.type).second) continue;
-      const ValueInfo& state = program.values()[static_cast<size_t>(place->state)];
-      const auto bound = bindings.states.find(state.name);
-      if (bound == bindings.states.end() || !rounded_.has(bound->second, read.type))
-        bytes += static_cast<size_t>(elements(state.type)) * size_of(read.type);
+      for (const int value : {read.weight, read.bias}) {
+        const auto place = value < 0 ? std::nullopt : state_of(program, value);
+        if (!place || !counted.emplace(place->state, read.type).second) continue;
+        const ValueInfo& state = program.values()[static_cast<size_t>(place->state)];
+        const auto bound = bindings.states.find(state.name);
+        if (bound == bindings.states.end() || !rounded_.has(bound->second, read.type))
+          bytes += static_cast<size_t>(elements(state.type)) * size_of(read.type);
+      }
     }
     return bytes;
   }

@@ -76,7 +76,7 @@ void run(const Call& c) {
   const auto scales = [&](size_t offset) { return reinterpret_cast<float*>(c.workspace + offset); };
   fp8_rows(c.stream, DType::bf16, p.m, p.k, c.in[0], value(at.a), scales(at.a_scales));
   const void* weight = c.weight != nullptr ? c.weight : c.in[1];
-  const DType type = c.weight != nullptr ? DType::bf16 : DType::f32;
+  const DType type = c.weight != nullptr ? DType::bf16 : c.in_type(1).dtype;
   if (is_forward(c.node))
     fp8_rows(c.stream, type, p.n, p.k, weight, value(at.b), scales(at.b_scales));
   else

@@ -72,7 +72,7 @@ Workspace workspace(const Node& node, const Program& program, const Product& p) 
   const auto own = [&](int input) {
     return aligned(static_cast<size_t>(elements(program.type(input))) * size_of(p.type));
   };
-  if (!exact && copies.weight < 0) w.weight = own(node.in[1]);
+  if (program.type(node.in[1]).dtype != p.type && copies.weight < 0) w.weight = own(node.in[1]);
   const int bias = is_forward(node) ? node.in[2] : -1;
   const bool as_it_is = exact ? on_vectors(program, bias, p.type) : copies.bias >= 0;
   if (bias >= 0 && !as_it_is) w.bias = own(bias);
@@ -111,7 +111,7 @@ Product addressed(const Call& c, bool write) {
   };
   if (!p.a_transposed) p.b = as_read(1, c.weight, w.weight, c.workspace + w.product);
   if (is_forward(c.node)) p.bias = as_read(2, c.bias, w.bias, c.workspace + w.product + w.weight);
-  p.b_is_settled = c.weight != nullptr && is_settled(c.node, c.program);
+  p.b_is_settled = w.weight == 0 && is_settled(c.node, c.program);
   if (p.a_transposed) p.a_sums = c.output<float>(1);
   if (c.node.op == &op::linear_bwd_input_add) p.addend = c.in[2];
   if (c.node.op == &op::linear_gelu) p.gelu = c.out[1], p.c_is_read = c.out_is_read;

@@ -35,7 +35,8 @@ RoundedInputs rounded_inputs(const Node& node, const Program& program) {
   const DType type = program.type(node.in[0]).dtype;
   if (type == DType::f32) return {};
   RoundedInputs inputs{.type = type};
-  if (state_of(program, node.in[1])) inputs.weight = node.in[1];
+  const bool rounds = program.type(node.in[1]).dtype != type;
+  if (rounds && state_of(program, node.in[1])) inputs.weight = node.in[1];
   const int bias = forward ? node.in[2] : -1;
   if (bias >= 0 && state_of(program, bias) && on_vectors(program, bias, type)) inputs.bias = bias;
   return inputs;

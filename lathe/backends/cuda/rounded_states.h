@@ -23,14 +23,15 @@ std::optional<StatePlace> state_of(const Program& program, int value);
 /// reads a bias in vectors and asks for no alignment, so that one on other addresses is copied first.
 bool on_vectors(const Program& program, int value, DType type);
 
-/// The values (ids, or −1) that a product reads in rounded copies of states.
+/// The values (ids, or −1) that a product reads in rounded copies of states.  A weight in the dtype of the
+/// activations is read where it lies.
 struct RoundedInputs {
   int weight = -1, bias = -1;
   DType type = DType::f32;
 };
 RoundedInputs rounded_inputs(const Node& node, const Program& program);
 
-/// Copies of one flat f32 state rounded to the dtypes of activations, which is how products read weights.
+/// Copies of one flat f32 state rounded to the dtypes of activations, which is how products read its weights.
 /// AdamW writes the copy that it knows of together with the weights, and all_gather writes what other ranks
 /// updated.  After any other change of the state a copy is stale, and is rounded again before the next run.
 class RoundedState {
