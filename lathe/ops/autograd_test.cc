@@ -66,6 +66,17 @@ TEST(Autograd, AGradientThatNoRuleGivesIsAnErrorAndNotLeftOut) {
       "layer_norm: gives no gradient through its output mean, which the loss depends on");
 }
 
+TEST(Autograd, TheGradientOfAWeightHasItsDtype) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Program p;
+    const Value x = p.input("x", {DType::bf16, {4, 8}}), w = p.input("w", {dtype, {3, 8}});
+    const Value loss = mean(cast(linear(x, w, {}), DType::f32)), seed = p.input("seed", {DType::f32, {1}});
+    const std::vector<Value> grad = gradients(loss, seed, {x, w}, op::add);
+    EXPECT_EQ(grad[0].type(), x.type());
+    EXPECT_EQ(grad[1].type(), w.type());
+  }
+}
+
 TEST(Autograd, GradientsFlowInThroughAllOutputsButAuxiliaryOnes) {
   static const OpDef twice{
       .name = "twice", .signature = "x[..] -> y[..]:x z[..]:x", .gradient = [](const Grad& g) {

@@ -222,19 +222,30 @@ TEST(Fuse, AutogradComesBefore) {
   EXPECT_THROW(gradients(mean(y), seed, {b.x}, op::add), Error);
 }
 
+/// Each of the op's dtypes, and once more with inputs alike.
+std::vector<std::pair<DType, bool>> dtypes_of(const OpDef& op) {
+  std::vector<std::pair<DType, bool>> all;
+  for (const DType dtype : op.dtypes) all.insert(all.end(), {{dtype, false}, {dtype, true}});
+  return all;
+}
+
+/// The dtype of an input; alike: those that may be f32 or have the dtype of another have that.
+DType dtype_of(const InputRule& rule, DType dtype, bool alike) {
+  return rule.fixed_dtype && !(alike && !rule.or_that_of.empty()) ? rule.dtype : dtype;
+}
+
 /// Every case of every fused op, as a program of that one node.
 void for_each_case(const std::function<void(const Fusion&, Program&)>& f) {
   for (const Fusion& fusion : fusions())
     for (const Case& c : fusion.op->cases())
-      for (const DType dtype : fusion.op->dtypes) {
+      for (const auto& [dtype, alike] : dtypes_of(*fusion.op)) {
         Program p;
         std::vector<Value> in;
         const std::vector<InputRule> rules = input_rules(*fusion.op);
         for (size_t i = 0; i < rules.size(); ++i)
-          in.push_back(
-              c.in[i] == Shape{-1}
-                  ? Value{}
-                  : p.input(rules[i].name, {rules[i].fixed_dtype ? rules[i].dtype : dtype, c.in[i]}));
+          in.push_back(c.in[i] == Shape{-1}
+                           ? Value{}
+                           : p.input(rules[i].name, {dtype_of(rules[i], dtype, alike), c.in[i]}));
         size_t number = 0;
         for (const Value out : p.emit(*fusion.op, in, c.attrs))
           p.output("out" + std::to_string(number++), out);

@@ -239,7 +239,7 @@ const OpDef layer_norm_bwd_add{
 /// r: the gradient that comes past the layer.
 const OpDef linear_bwd_input_add{
     .name = "linear_bwd_input_add",
-    .signature = "dy[..,n] w[n,k]:f32 r[..,k]:dy -> dx[..,k]:dy",
+    .signature = "dy[..,n] w[n,k]:f32|dy r[..,k]:dy -> dx[..,k]:dy",
     .gradient = not_differentiable,
     .reference = by_parts,
     .cases = linear_bwd_input_add_cases,
@@ -251,7 +251,7 @@ const OpDef linear_bwd_input_add{
 /// The same in fp8.
 const OpDef linear_fp8_bwd_input_add{
     .name = "linear_fp8_bwd_input_add",
-    .signature = "dy[..,n] w[n,k]:f32 r[..,k]:dy -> dx[..,k]:dy",
+    .signature = "dy[..,n] w[n,k]:f32|dy r[..,k]:dy -> dx[..,k]:dy",
     .dtypes = {DType::bf16},
     .gradient = not_differentiable,
     .reference = by_parts,
@@ -283,7 +283,7 @@ const OpDef linear_bwd_weight_cast{
 /// x: before the activation, as the backward pass needs it.
 const OpDef linear_gelu{
     .name = "linear_gelu",
-    .signature = "a[..,k] w[n,k]:f32 b[n]:f32? -> x[..,n]:a y[..,n]:a",
+    .signature = "a[..,k] w[n,k]:f32|a b[n]:f32? -> x[..,n]:a y[..,n]:a",
     .gradient = not_differentiable,
     .reference = by_parts,
     .cases = linear_gelu_cases,

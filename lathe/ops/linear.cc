@@ -1,10 +1,13 @@
-// y = x·Wᵀ + b and its two backward products.  W is an f32 master weight in Hugging Face's layout [out, in];
-// with bf16 or f16 activations it is read rounded to their dtype, and b may be, as torch.autocast does both.
+// y = x·Wᵀ + b and its two backward products.  W is a weight in Hugging Face's layout [out, in]: an f32
+// master weight, which with bf16 or f16 activations is read rounded to their dtype, as b may be
+// (torch.autocast does both), or a weight in the dtype of the activations.  A weight that was rounded before
+// gives the same bits.
 #include "lathe/ops/linear.h"
 
 #include <cmath>
 
 #include "lathe/core/float16.h"
+#include "lathe/ops/functional.h"
 #include "lathe/ops/product_cost.h"
 
 namespace lathe::op {
@@ -76,7 +79,7 @@ void ref_linear_bwd_weight(Reference& r) {
 
 std::vector<Value> linear_gradient(const Grad& g) {
   const auto weight = g.program.emit(linear_bwd_weight, {g.dout[0], g.in(0)});
-  return {g.program.emit(linear_bwd_input, {g.dout[0], g.in(1)})[0], weight[0],
+  return {g.program.emit(linear_bwd_input, {g.dout[0], g.in(1)})[0], cast(weight[0], g.in(1).type().dtype),
           g.in(2) ? weight[1] : Value{}};
 }
 
@@ -103,7 +106,7 @@ Cost product_cost(const Node& node, const Program& program) {
 
 const OpDef linear{
     .name = "linear",
-    .signature = "x[..,k] w[n,k]:f32 b[n]:f32? -> y[..,n]:x",
+    .signature = "x[..,k] w[n,k]:f32|x b[n]:f32? -> y[..,n]:x",
     .gradient = linear_gradient,
     .reference = ref_linear,
     .cases =
@@ -123,7 +126,7 @@ const OpDef linear{
 
 const OpDef linear_bwd_input{
     .name = "linear_bwd_input",
-    .signature = "dy[..,n] w[n,k]:f32 -> dx[..,k]:dy",
+    .signature = "dy[..,n] w[n,k]:f32|dy -> dx[..,k]:dy",
     .gradient = not_differentiable,
     .reference = ref_linear_bwd_input,
     .cases =

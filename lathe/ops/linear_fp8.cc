@@ -1,5 +1,5 @@
-// y = x·Wᵀ + b and dx = dy·W in fp8.  W and b are first rounded to bf16, as in linear; then every row of x,
-// of dy and of W, for dx every column of W, becomes numbers of e4m3 times its own scale:
+// y = x·Wᵀ + b and dx = dy·W in fp8.  W, unless it is bf16, and b are first rounded to it, as in linear; then
+// every row of x, of dy and of W, for dx every column of W, becomes numbers of e4m3 times its own scale:
 //   scale = a / 448, value = nearest e4m3 to v · (448 / a), halves to even, with a = max |v| of the row,
 // both quotients and the product rounded to f32.  448 is the largest e4m3.  A row with a < 2⁻¹⁰⁰ is zero, one
 // with a value that is not finite gives NaN.  Gradients are those of linear, as if nothing were rounded; that
@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "lathe/core/float16.h"
+#include "lathe/ops/functional.h"
 #include "lathe/ops/linear.h"
 #include "lathe/ops/product_cost.h"
 
@@ -108,8 +109,8 @@ void ref_linear_fp8_bwd_input(Reference& r) {
 
 std::vector<Value> gradient(const Grad& g) {
   const auto weight = g.program.emit(linear_bwd_weight, {g.dout[0], g.in(0)});
-  return {g.program.emit(linear_fp8_bwd_input, {g.dout[0], g.in(1)})[0], weight[0],
-          g.in(2) ? weight[1] : Value{}};
+  return {g.program.emit(linear_fp8_bwd_input, {g.dout[0], g.in(1)})[0],
+          cast(weight[0], g.in(1).type().dtype), g.in(2) ? weight[1] : Value{}};
 }
 
 /// Halves of e4m3 in a row whose largest is 448, so that nothing is scaled: k + ½ units of every exponent
@@ -141,7 +142,7 @@ const std::vector<Shape> kSizes = {{1, 16, 16},  {1, 32, 48},  {7, 48, 32},
 
 const OpDef linear_fp8{
     .name = "linear_fp8",
-    .signature = "x[..,k] w[n,k]:f32 b[n]:f32? -> y[..,n]:x",
+    .signature = "x[..,k] w[n,k]:f32|x b[n]:f32? -> y[..,n]:x",
     .dtypes = {DType::bf16},
     .gradient = gradient,
     .reference = ref_linear_fp8,
@@ -165,7 +166,7 @@ const OpDef linear_fp8{
 
 const OpDef linear_fp8_bwd_input{
     .name = "linear_fp8_bwd_input",
-    .signature = "dy[..,n] w[n,k]:f32 -> dx[..,k]:dy",
+    .signature = "dy[..,n] w[n,k]:f32|dy -> dx[..,k]:dy",
     .dtypes = {DType::bf16},
     .gradient = not_differentiable,
     .reference = ref_linear_fp8_bwd_input,

@@ -278,6 +278,57 @@ TEST(PackedWeights, OfAProgramThatComesLaterAreThere) {
   }
 }
 
+TEST(PackedWeights, OfAWeightInBf16AreOneCopyForTheForwardProduct) {
+  const std::vector<uint16_t> x = draw_bf16(kTokens * kIn, 1), dy = draw_bf16(kTokens * kOut, 2);
+  for (const Isa isa : available_isas()) {
+    SCOPED_TRACE(name_of(isa));
+    const auto backend = make_cpu_backend(3, {});
+    const auto products = [&](Program& program, bool from_state) {
+      const Type type{DType::bf16, {kOut, kIn}};
+      const Value a = program.input("x", {DType::bf16, {kTokens, kIn}});
+      const Value b = program.input("dy", {DType::bf16, {kTokens, kOut}});
+      const Value w = from_state ? program.state("w", type) : program.input("w", type);
+      program.output("y", linear(a, w, {}));
+      program.output("dx", program.emit(op::linear_bwd_input, {b, w})[0]);
+      Selection selection;
+      for (const Node& node : program.nodes())
+        for (const Impl* impl : backend->implementations(*node.op))
+          if (impl->name == name_of(isa)) selection.push_back(impl);
+      return selection;
+    };
+    const auto run = [&](const Program& program, const Selection& selection, const Buffer* state,
+                         const std::vector<uint16_t>& w) {
+      const MemoryPlan plan = backend->plan(program, selection);
+      Bindings bindings{{}, backend->allocate(plan.arena_bytes).value()};
+      if (state != nullptr) bindings.states["w"] = *state;
+      const auto executable = backend->compile(program, selection, plan, bindings).value();
+      Slot slot{{bytes(x), bytes(dy)}};
+      if (state == nullptr) slot.inputs.push_back(bytes(w));
+      Event event;
+      executable->run(slot, &event).check();
+      std::vector<std::vector<uint16_t>> out = {std::vector<uint16_t>(kTokens * kOut),
+                                                std::vector<uint16_t>(kTokens * kIn)};
+      for (size_t i = 0; i < out.size(); ++i)
+        executable->read(event, i, std::as_writable_bytes(std::span(out[i]))).check();
+      return out;
+    };
+    Program of_state, of_input;
+    const Selection packed = products(of_state, true), plain = products(of_input, false);
+    const auto use = packed_use(of_state.nodes()[0], of_state, isa);
+    EXPECT_EQ(use.has_value(), packed_b(isa, DType::bf16, kOut, kIn).type == DType::bf16);
+    EXPECT_FALSE(packed_use(of_state.nodes()[1], of_state, isa)) << "packed by the product";
+    const Buffer state = backend->allocate(kOut * kIn * 2).value();
+    EXPECT_EQ(backend->prepared_bytes(of_state, packed, {{{"w", state}}, {}}),
+              use ? packed_bytes(*use, isa) : 0);
+    for (const uint32_t round : {3u, 4u}) {
+      const std::vector<uint16_t> w = draw_bf16(kOut * kIn, round);
+      backend->copy_in(state, 0, bytes(w)).check();
+      EXPECT_EQ(run(of_state, packed, &state, w), run(of_input, plain, nullptr, w));
+      EXPECT_EQ(backend->prepared_bytes(of_state, packed, {{{"w", state}}, {}}), 0u) << "it is there";
+    }
+  }
+}
+
 TEST(PackedWeights, OfMemoryThatIsGivenOutAgainAreOthers) {
   std::vector<float> memory(16);
   const auto buffer = [&](std::shared_ptr<int> owner) {

@@ -1,4 +1,5 @@
-// Linear layers: sums in f32.  A weight is read rounded to the dtype of the activations.
+// Linear layers: sums in f32.  A weight is read rounded to the dtype of the activations; one in that dtype is
+// read where it lies, because `astype` gives it back.
 #include <algorithm>
 
 #include "lathe/backends/mlx/lowering.h"
