@@ -1,4 +1,4 @@
-// The program: lathe COMMAND …; called run_glue or run_qa, it is that command.
+// The program: lathe COMMAND …; called run_glue, run_qa or run_ner, it is that command.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>

@@ -23,11 +23,12 @@ std::vector<RunInput> run_inputs(const Script& script) {
       {RunInput::Kind::kModelFolder, "--model_name_or_path", script.model_name_or_path},
       {RunInput::Kind::kModelFolder, "--config_name", script.config_name.value_or("")},
       {RunInput::Kind::kModelFolder, "--tokenizer_name", script.tokenizer_name.value_or("")},
-      {RunInput::Kind::kDataFolder, "--data_dir", script.data_dir.value_or("")},
       {RunInput::Kind::kDataFolder, "$LATHE_DATA_DIR", environment("LATHE_DATA_DIR")},
       {RunInput::Kind::kDataFile, "--train_file", script.train_file.value_or("")},
       {RunInput::Kind::kDataFile, "--validation_file", script.validation_file.value_or("")},
       {RunInput::Kind::kDataFile, "--test_file", script.test_file.value_or("")}};
+  if constexpr (requires { script.data_dir; })
+    inputs.push_back({RunInput::Kind::kDataFolder, "--data_dir", script.data_dir.value_or("")});
   return inputs;
 }
 

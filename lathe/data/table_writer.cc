@@ -24,6 +24,7 @@ std::string json_text(const Cell& cell) {
   if (cell.kind == Cell::Kind::kText) return json_string(cell.text);
   if (cell.kind == Cell::Kind::kNumber) return std::isfinite(cell.number) ? number_text(cell.number) : "null";
   if (cell.kind == Cell::Kind::kNone) return "null";
+  if (cell.kind == Cell::Kind::kJson) return cell.text;
   std::string list;
   for (const std::string& text : cell.texts) list += (list.empty() ? "" : ", ") + json_string(text);
   return "[" + list + "]";

@@ -25,6 +25,7 @@ struct Cell {
     kText,
     kNumber,  ///< NaN is null in JSON
     kTexts,   ///< joined by ", " in CSV and TSV
+    kJson,    ///< `text` is JSON: a value of its own in JSON Lines, elsewhere that text
   };
   Kind kind = Kind::kNone;
   std::string text = {};
@@ -32,6 +33,7 @@ struct Cell {
   std::vector<std::string> texts = {};
 
   static Cell of(std::string text) { return {.kind = Kind::kText, .text = std::move(text)}; }
+  static Cell json(std::string text) { return {.kind = Kind::kJson, .text = std::move(text)}; }
   static Cell of(float number) { return {.kind = Kind::kNumber, .number = number}; }
   static Cell of(std::vector<std::string> texts) { return {.kind = Kind::kTexts, .texts = std::move(texts)}; }
 };

@@ -122,6 +122,11 @@ void note_unread(const char* flag, const std::optional<std::string>& file, const
     notices.push_back(fmt::format("--{} is not read: --{} names the data; give one of them", flag, name));
 }
 
+void lower(std::string& name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+}
+
 void note_nothing_to_do(const TrainingArguments& training, std::vector<std::string>& notices) {
   if (training.do_train || training.do_eval || training.do_predict) return;
   notices.push_back("there is nothing to do: pass --do_train, --do_eval and/or --do_predict");
@@ -276,10 +281,7 @@ std::vector<std::string> validate_for_trainer(TrainingArguments& args) {
 }
 
 std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training) {
-  if (args.task_name) {
-    std::transform(args.task_name->begin(), args.task_name->end(), args.task_name->begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  }
+  if (args.task_name) lower(*args.task_name);
   std::vector<std::string> notices = check_fields(bind(args));
   if (!args.task_name && !args.dataset_name) check_files(args, training, "--task_name");
   for (const auto& [flag, file] : {std::pair{"train_file", &args.train_file},
@@ -307,6 +309,18 @@ std::vector<std::string> validate(QaArguments& args, const TrainingArguments& tr
          "--prediction_loss_only: evaluations of questions have no loss, as in run_qa; leave it out");
   for (const auto& [flag, file] :
        {std::pair{"train_file", &args.train_file}, {"validation_file", &args.validation_file}})
+    note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  note_nothing_to_do(training, notices);
+  return notices;
+}
+
+std::vector<std::string> validate(NerArguments& args, const TrainingArguments& training) {
+  lower(args.task_name);
+  std::vector<std::string> notices = check_fields(bind(args));
+  if (!args.dataset_name) check_files(args, training, "--dataset_name");
+  for (const auto& [flag, file] : {std::pair{"train_file", &args.train_file},
+                                   {"validation_file", &args.validation_file},
+                                   {"test_file", &args.test_file}})
     note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
   note_nothing_to_do(training, notices);
   return notices;

@@ -155,6 +155,25 @@ struct QaArguments {
   int64_t n_best_size = 20, max_answer_length = 30;
 };
 
+/// Model and data arguments of run_ner.py.
+struct NerArguments {
+  std::string model_name_or_path;
+  std::optional<std::string> config_name, config_overrides, tokenizer_name, cache_dir, token;
+  std::string model_revision = "main";
+  bool trust_remote_code = false, ignore_mismatched_sizes = false;
+
+  std::string task_name = "ner";
+  std::optional<std::string> dataset_name, dataset_config_name;
+  std::optional<std::string> train_file, validation_file, test_file;
+  std::optional<std::string> text_column_name, label_column_name;
+  bool overwrite_cache = false, pad_to_max_length = false;
+  std::optional<int64_t> preprocessing_num_workers;
+  std::optional<int64_t> max_seq_length;  ///< none: what tokenizer and model take
+  std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
+  bool label_all_tokens = false, return_entity_level_metrics = false;
+  std::optional<int64_t> stride;  ///< none: longer sentences are cut
+};
+
 /// Checks every field and every rule between fields, and fills in what one field derives from another
 /// (eval_strategy turns do_eval on, the default metric of the best model, ...), as TrainingArguments'
 /// __post_init__ does.  Calling it twice changes nothing.  Returns one-line notices for the user.
@@ -172,6 +191,7 @@ std::vector<std::string> validate_for_trainer(TrainingArguments& args);
 /// The same for the arguments of the scripts: every field, and whether there is data for each task.
 std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training);
+std::vector<std::string> validate(NerArguments& args, const TrainingArguments& training);
 
 /// In the backward pass one layer out of this many recomputes its activations; 0: all are kept.
 int64_t recompute_every(const TrainingArguments& args);

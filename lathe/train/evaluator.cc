@@ -31,10 +31,11 @@ class Seconds {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// The counts of SQuAD's scores are integers, as in Python.
+/// The counts of SQuAD's and seqeval's scores are integers, as in Python.
 nlohmann::json metric_value(const std::string& name, double value) {
   constexpr double kMost = int64_t{1} << 53;
-  const bool is_count = (name == "total" || name.ends_with("_total")) && value >= 0 && value < kMost;
+  const bool is_count = (name == "total" || name.ends_with("_total") || name.ends_with("_number")) &&
+                        value >= 0 && value < kMost;
   if (is_count && std::trunc(value) == value) return static_cast<int64_t>(value);
   return value;
 }

@@ -249,7 +249,9 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   return evaluator_->evaluate(data, prefix);
 }
 
-nlohmann::json Trainer::test(const TokenizedDataset& data) { return evaluator_->measure(data, "test"); }
+nlohmann::json Trainer::test(const TokenizedDataset& data, const std::string& prefix) {
+  return evaluator_->measure(data, prefix);
+}
 
 Predictions Trainer::predict(const TokenizedDataset& data) { return evaluator_->predict(data); }
 

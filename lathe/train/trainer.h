@@ -83,9 +83,9 @@ class Trainer {
   /// eval_int8_change_loss and eval_int8_change_<metric>: each minus its value without --int8. --fp8 does the
   /// same.
   nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix = "eval");
-  /// The same for a test set, with the prefix "test", without epoch and without a line in the log.
+  /// The same for a test set, without epoch and without a line in the log.
   /// Source: transformers' Trainer.predict.
-  nlohmann::json test(const TokenizedDataset& data);
+  nlohmann::json test(const TokenizedDataset& data, const std::string& prefix = "test");
   /// Warns about samples without a prediction.
   Predictions predict(const TokenizedDataset& data);
   /// With this instead of --int8 and --fp8; does not warn.

@@ -179,4 +179,57 @@ void say_questions(ScriptRun& run, const SquadDataset& train, const QaFeatures& 
   }
 }
 
+void say_sentences(ScriptRun& run, const WordTable& train, const TagIds& ids, const TagLabels& labels,
+                   const TokenizedDataset& samples) {
+  if (!run.speaks() || train.size() == 0) return;
+  const size_t room = room_of_line();
+  const auto say = [&](const std::string& line) { run.say(LogLevel::kInfo, line); };
+  std::vector<int64_t> counts(labels.names().size());
+  int64_t words = 0;
+  for (const std::vector<int32_t>& sentence : ids)
+    for (const int32_t id : sentence) ++counts[static_cast<size_t>(id)], ++words;
+  const std::string rows =
+      fmt::format("{} training sentence{}, {} words", train.size(), train.size() == 1 ? "" : "s", words);
+  const std::string head = "tags: ";
+  const std::string tags = head + counted_labels(labels.names(), counts, room - head.size());
+  if (rows.size() + 2 + unicode::length(tags) <= room) {
+    say(rows + "; " + tags);
+  } else {
+    say(fmt::format("{}, {} different tags", rows, counts.size()));
+    say(tags);
+  }
+  if (train.empty.count > 0)
+    say(fmt::format("{} of these sentences {} no word, the first at {}", train.empty.count,
+                    train.empty.count == 1 ? "has" : "have", train.place(train.empty.first)));
+  say(lengths_line(samples.uncut) + (cut_samples(samples) == 0 ? "; none cut" : ""));
+  const auto shown = [&](size_t i) {
+    std::string text;
+    for (size_t word = 0; word < train.words[i].size(); ++word) {
+      const std::string& tag = train.tags[i][word];
+      text += (word == 0 ? "" : " ") + train.words[i][word] + (tag == "O" ? "" : "/" + tag);
+    }
+    return text;
+  };
+  for (const size_t i : three_of(train.size(), [](size_t) { return std::string(); })) {
+    const std::string place = fmt::format("sentence {}: ", i + 1);
+    say(place + shortened(shown(i), room - place.size()));
+  }
+}
+
+void say_cut_words(ScriptRun& run, const char* what, const WordTable& table,
+                   const LabelledSentences& labelled, int64_t length) {
+  if (labelled.silent_words > 0)
+    run.say(LogLevel::kInfo,
+            fmt::format("{} of {} {} words have no label: the tokenizer makes no token of them",
+                        labelled.silent_words, labelled.words, what));
+  if (labelled.cut_words == 0) return;
+  run.say(
+      LogLevel::kWarning,
+      fmt::format("{} of {} {} words have no label: {} of {} sentences {} cut at {} tokens, the first at {}; "
+                  "--stride {} labels all of them, --max_seq_length more",
+                  labelled.cut_words, labelled.words, what, labelled.cut_sentences, table.size(),
+                  labelled.cut_sentences == 1 ? "is" : "are", length, table.place(labelled.first_cut),
+                  length / 4));
+}
+
 }  // namespace lathe

@@ -2,6 +2,7 @@
 #include "lathe/app/commands/script_run.h"
 #include "lathe/app/commands/script_texts.h"
 #include "lathe/data/squad.h"
+#include "lathe/data/words/word_labels.h"
 
 namespace lathe {
 
@@ -13,5 +14,13 @@ void say_data(ScriptRun& run, const Texts& texts, const TokenizedDataset& train)
 /// The same for questions: questions, contexts and answers, lengths, how many become several windows.
 /// windows: of all questions.
 void say_questions(ScriptRun& run, const SquadDataset& train, const QaFeatures& windows);
+
+/// The same for words with tags.  ids: of the tags, among `labels`.  samples: the tokens of `train`.
+void say_sentences(ScriptRun& run, const WordTable& train, const TagIds& ids, const TagLabels& labels,
+                   const TokenizedDataset& samples);
+
+/// Warns of words that no label is learnt or told for.  what: "training"; length: of samples, in tokens.
+void say_cut_words(ScriptRun& run, const char* what, const WordTable& table,
+                   const LabelledSentences& labelled, int64_t length);
 
 }  // namespace lathe

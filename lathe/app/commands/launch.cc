@@ -50,8 +50,9 @@ Intent intent_of(const std::vector<std::string>& command) {
                   line.training.do_train ? line.training.output_dir.value_or("") : ""};
   };
   try {
-    return command[0] == "qa" ? intent(parse_command_line<QaArguments>(flags))
-                              : intent(parse_command_line<GlueArguments>(flags));
+    if (command[0] == "qa") return intent(parse_command_line<QaArguments>(flags));
+    if (command[0] == "ner") return intent(parse_command_line<NerArguments>(flags));
+    return intent(parse_command_line<GlueArguments>(flags));
   } catch (const Error&) {
     return {};
   }
@@ -385,9 +386,9 @@ Command launch_command() {
            "--hostfile FILE [--master_port P] COMMAND [flags]",
        .details =
            "Trains with several processes: N on this machine, one per GPU or sharing its cores; through ssh "
-           "on several hosts; or on the hosts of a file.  COMMAND is glue, classify or qa.",
+           "on several hosts; or on the hosts of a file.  COMMAND is glue, classify, qa or ner.",
        .words = Words::kCommand,
-       .choices = {"glue", "classify", "qa"}},
+       .choices = {"glue", "classify", "qa", "ner"}},
       {{"nproc_per_node",
         &L::ranks,
         "Processes of this machine; with --hosts of each host that gives no number, 1 if not given.",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "lathe/app/commands/commands.h"
 #include "lathe/app/commands/predict_job.h"
@@ -170,7 +171,7 @@ void check_call(const PredictSettings& settings, const Call& call) {
 MakeTask task_for(const PredictSettings& settings, const ModelConfig& config, const std::string& folder) {
   const MakeTask task = saved_task(config);
   const std::string its_class = architecture(config, task(0)->head().kind);
-  if (task == masked_lm || task == token_labels)
+  if (task == masked_lm)
     fail(ErrorCode::kUnsupported,
          "{}: a {}; lathe predict classifies texts. Fine-tune it first: lathe glue --do_train", folder,
          its_class);
@@ -183,6 +184,9 @@ MakeTask task_for(const PredictSettings& settings, const ModelConfig& config, co
   if (!answers && settings.question)
     fail(ErrorCode::kUnsupported, "{}: a {}, which answers no questions; give texts or --file", folder,
          its_class);
+  if (task == token_labels && settings.top_k > 0)
+    fail(ErrorCode::kUsage, "--top_k: found {}, but {} labels the words of a text, each with one label",
+         settings.top_k, folder);
   if (task == regression && settings.top_k > 0)
     fail(ErrorCode::kUsage, "--top_k: found {}, but {} gives values and has no labels to rank",
          settings.top_k, folder);
@@ -194,24 +198,35 @@ int predict(PredictSettings& settings, const Call& call) {
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
   const MakeTask task = task_for(settings, read_model_config(fs, folder), folder);
-  const bool answers = task == question_answering;
-  if (answers && !call.given.contains("max_seq_length"))
-    settings.max_seq_length = QaFeatureOptions{}.max_seq_length;
+  const bool answers = task == question_answering, entities = task == token_labels;
+  if (!entities && call.given.contains("aggregation_strategy"))
+    fail(ErrorCode::kUsage,
+         "--aggregation_strategy: found {}, but {} is no model of lathe ner and finds no entities",
+         settings.aggregation_strategy, folder);
+  if (!call.given.contains("max_seq_length")) {
+    if (answers) settings.max_seq_length = QaFeatureOptions{}.max_seq_length;
+    if (entities) settings.max_seq_length = std::numeric_limits<int>::max();  // what the model takes
+  }
   const TrainedOn trained = trained_on(fs, folder);
   const bool texts = !settings.file && !settings.question;
   const TextDataset words = texts ? read_words(call.words, trained, folder) : TextDataset{};
   Predictor predictor(settings, folder, task);
-  const auto rows = answers ? answer_predictor(predictor, settings, trained)
-                            : class_predictor(predictor, settings, trained);
+  const auto rows = answers    ? answer_predictor(predictor, settings, trained)
+                    : entities ? entity_predictor(predictor, settings, trained)
+                               : class_predictor(predictor, settings, trained);
+  const auto show = [&](const TextDataset& data, std::span<const uint32_t> numbers) {
+    return entities ? shown_entities(predictor, settings, data, numbers) : shown(predictor, settings, data);
+  };
   if (settings.file) {
     predict_file(predictor, settings, *rows, [&](const Table& lines) {
       TextDataset data{.origin = lines.origin, .first = lines.columns[0].values};
       if (lines.columns.size() > 1) data.second = lines.columns[1].values;
-      return shown(predictor, settings, data);
+      return show(data, lines.lines);
     });
   } else {
-    fmt::print("{}",
-               text_for_stdout(texts ? shown(predictor, settings, words) : shown_answer(*rows, settings)));
+    std::vector<uint32_t> numbers(words.size() > 1 ? words.size() : 0);
+    std::iota(numbers.begin(), numbers.end(), 1);
+    fmt::print("{}", text_for_stdout(texts ? show(words, numbers) : shown_answer(*rows, settings)));
   }
   predictor.finish();
   return 0;
@@ -223,7 +238,7 @@ Command predict_command() {
   constexpr double kMost = std::numeric_limits<int>::max();
   return make_command<P>(
       {.name = "predict",
-       .summary = "classify texts, or answer questions, with a fine-tuned model",
+       .summary = "classify texts, find entities or answer questions with a fine-tuned model",
        .synopsis = "MODEL_DIR TEXT… [flags]\nMODEL_DIR --file TABLE [--output TABLE] [flags]\n"
                    "MODEL_DIR --question TEXT --context TEXT [flags]",
        .details =
@@ -239,6 +254,9 @@ Command predict_command() {
            "the label, too). With --json several labels are `labels`, those above one half, and `scores`, "
            "all "
            "of them. Two texts are a pair if a tab parts them, or if the model was trained on pairs.\n"
+           "Of a model of lathe ner it prints a line for each entity: type, score, place (code points "
+           "BEGIN-END) and text, before them the number of the text if there are several; - for a text "
+           "without entities. A table gets a column entities, a JSON list; its texts may be lists of words.\n"
            "--int8 and --fp8 say on stderr how often they agree with what comes without them.",
        .words = Words::kAny},
       {{"file",
@@ -267,6 +285,11 @@ Command predict_command() {
         &P::top_k,
         "The K likeliest, as label_1, score_1, label_2, score_2, …; 0: the likeliest, as label and score.",
         {.low = 0, .high = 1000}},
+       {"aggregation_strategy",
+        &P::aggregation_strategy,
+        "How labels of tokens become entities, as in transformers' pipeline: none (each token), simple, or "
+        "by words with the label of their first token, of the average or of the highest score.",
+        {.choices = {"none", "simple", "first", "average", "max"}}},
        {"question", &P::question, "A question to be answered.", {.value = "TEXT"}},
        {"context", &P::context, "The text that holds the answer.", {.value = "TEXT"}},
        {"version_2_with_negative", &P::version_2_with_negative,
@@ -275,7 +298,8 @@ Command predict_command() {
        {shared_row("threads"), &P::pool_threads},
        {"batch_size", &P::per_device_eval_batch_size, "Texts per batch.", {.low = 1, .high = kMost}},
        {shared_row("max_seq_length",
-                   "Longest input in tokens; longer ones are cut. Questions: 384, in parts."),
+                   "Longest input in tokens; longer ones are cut. Questions: 384, and entities: what the "
+                   "model takes; in parts."),
         &P::max_seq_length},
        {"json", &P::json,
         "One JSON object for each text, with all probabilities, scores or values, or with those that "

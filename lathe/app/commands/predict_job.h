@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct PredictSettings : TrainingArguments {
   std::string device_kind = "auto";  ///< not the trainer's device, which knows no "ref"
   int pool_threads = 0;
   std::optional<std::string> file, format, column, output, question, context;
+  std::string aggregation_strategy = "simple";
   bool json = false, version_2_with_negative = false;
   int top_k = 0;
   int max_seq_length = 128;
@@ -90,11 +92,34 @@ void add_line(TextDataset& data, const std::string& line, const std::string& pla
 std::vector<std::string> text_columns(const Table& part, const std::optional<std::string>& asked,
                                       const TrainedOn& trained);
 
-/// Texts and pairs for a classifier; answers to questions in contexts.
+/// The texts of a column that the first part has.  An empty cell, or none, is an empty text; `gaps` counts
+/// those.  Errors: kInvalidData for a cell that is no text.
+std::vector<std::string> texts_of(const Table& part, const std::string& name, Gaps& gaps);
+
+/// Cells without text, of all parts; in the end it says on stderr how many there were.
+class EmptyTexts {
+ public:
+  void add(const Table& part, const Gaps& gaps);
+  ~EmptyTexts();
+
+ private:
+  size_t count_ = 0;
+  std::string first_;
+};
+
+/// Texts and pairs for a classifier; answers to questions in contexts; entities in texts or lists of words.
 std::unique_ptr<RowPredictor> class_predictor(Predictor& predictor, const PredictSettings& settings,
                                               const TrainedOn& trained);
 std::unique_ptr<RowPredictor> answer_predictor(Predictor& predictor, const PredictSettings& settings,
                                                const TrainedOn& trained);
+
+std::unique_ptr<RowPredictor> entity_predictor(Predictor& predictor, const PredictSettings& settings,
+                                               const TrainedOn& trained);
+
+/// What is printed of the entities in texts: a line for each, with --json one for each text.  numbers: of the
+/// texts, which then come first; empty: there is one text.  Errors: kUsage for pairs.
+std::string shown_entities(Predictor& predictor, const PredictSettings& settings, const TextDataset& texts,
+                           std::span<const uint32_t> numbers);
 
 /// All of --file, whatever it holds.  show: what is printed of a part of a file of lines, where that goes to
 /// standard output.

@@ -59,8 +59,8 @@ std::vector<std::string> usual_columns(const Table& part, size_t wanted) {
   return found;
 }
 
-/// The texts of a column that the first part has.  An empty cell, or none, is an empty text; `gaps` counts
-/// those.
+}  // namespace
+
 std::vector<std::string> texts_of(const Table& part, const std::string& name, Gaps& gaps) {
   const Column* found = part.find(name);
   if (found == nullptr) {  // no row of this part has the key
@@ -77,23 +77,18 @@ std::vector<std::string> texts_of(const Table& part, const std::string& name, Ga
   return column.values;
 }
 
-/// Cells without text, of all parts.
-class EmptyTexts {
- public:
-  void add(const Table& part, const Gaps& gaps) {
-    if (gaps.count > 0 && count_ == 0) first_ = part.place(gaps.first);
-    count_ += gaps.count;
-  }
-  ~EmptyTexts() {
-    if (count_ > 0)
-      print_error(fmt::format("cells without text: {}, the first at {}; they are taken for empty texts\n",
-                              count_, first_));
-  }
+void EmptyTexts::add(const Table& part, const Gaps& gaps) {
+  if (gaps.count > 0 && count_ == 0) first_ = part.place(gaps.first);
+  count_ += gaps.count;
+}
 
- private:
-  size_t count_ = 0;
-  std::string first_;
-};
+EmptyTexts::~EmptyTexts() {
+  if (count_ > 0)
+    print_error(fmt::format("cells without text: {}, the first at {}; they are taken for empty texts\n",
+                            count_, first_));
+}
+
+namespace {
 
 class ClassPredictor : public RowPredictor {
  public:
