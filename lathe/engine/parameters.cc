@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
 #include "lathe/engine/programs.h"
 
@@ -25,11 +26,35 @@ const nn::Parameter& parameter(const TaskModel& model, int index) {
 
 Parameters::Parameters(Backend& backend, const TaskModel& model, const OptimizerOptions& optimizer,
                        bool shard_states)
-    : backend_(backend), model_(model), optimizer_(optimizer), layout_(nn::flat_layout(model.parameters())) {
+    : backend_(backend), model_(model), optimizer_(optimizer), layout_(nn::layout_of(model)) {
   if (const ProcessGroup* group = backend.group(); shard_states && group != nullptr)
     shards_ = shards_of(layout_.trainable, group->size(), group->rank());
-  allocate("parameters", static_cast<size_t>(layout_.trainable) * sizeof(float));
-  if (layout_.frozen > 0) allocate("frozen", static_cast<size_t>(layout_.frozen) * sizeof(float));
+  allocate(nn::kTrainedState, static_cast<size_t>(layout_.trainable) * sizeof(float));
+  allocate_frozen();
+}
+
+/// Devices give memory in large pages, so all frozen blocks share one piece of it where a buffer is an
+/// address.
+void Parameters::allocate_frozen() {
+  constexpr size_t kAlignment = 256;
+  std::vector<std::pair<const std::string*, size_t>> states;
+  size_t all = 0;
+  for (size_t b = 0; b < layout_.blocks.size(); ++b) {
+    const nn::Layout::Place& at = layout_.blocks[b];
+    if (at.state == nn::kTrainedState) continue;
+    states.emplace_back(&at.state, bytes_of({at.dtype, model_.blocks()[b].shape}));
+    all += round_up(states.back().second, kAlignment);
+  }
+  if (!backend_.info().caller_memory) {
+    for (const auto& [state, bytes] : states) allocate(*state, bytes);
+  } else if (all > 0) {
+    const Buffer memory = backend_.allocate(all).value();
+    size_t at = 0;
+    for (const auto& [state, bytes] : states) {
+      buffers_[*state] = {memory.owner, memory.data + at, bytes};
+      at += round_up(bytes, kAlignment);
+    }
+  }
 }
 
 void Parameters::allocate(const std::string& name, size_t bytes) {
@@ -37,9 +62,9 @@ void Parameters::allocate(const std::string& name, size_t bytes) {
 }
 
 Parameters::Place Parameters::place(int index) const {
-  const nn::Parameter& p = parameter(model_, index);
-  return {buffers_.at(p.trainable ? "parameters" : "frozen"),
-          static_cast<size_t>(layout_.offset[static_cast<size_t>(index)]) * sizeof(float)};
+  static_cast<void>(parameter(model_, index));
+  const nn::Layout::Place& at = layout_.parameters[static_cast<size_t>(index)];
+  return {buffers_.at(at.state), static_cast<size_t>(at.offset) * size_of(at.dtype)};
 }
 
 void Parameters::write(int index, std::span<const float> values) {

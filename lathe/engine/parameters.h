@@ -11,8 +11,8 @@
 
 namespace lathe {
 
-/// What stays of a model on a device between runs: its weights, "parameters" and "frozen", and the
-/// optimizer's states, each a flat state (nn::flat_layout).  Ranks may hold a part each of the optimizer's
+/// What stays of a model on a device between runs: its weights, where nn::Layout puts them, and the
+/// optimizer's states, flat as the trained weights are.  Ranks may hold a part each of the optimizer's
 /// states.  Not for several threads at the same time.
 class Parameters {
  public:
@@ -22,7 +22,7 @@ class Parameters {
   Parameters(Backend& backend, const TaskModel& model, const OptimizerOptions& optimizer, bool shard_states);
 
   const TaskModel& model() const { return model_; }
-  const nn::FlatLayout& layout() const { return layout_; }
+  const nn::Layout& layout() const { return layout_; }
   /// Empty: every rank keeps all.
   const Shards& shards() const { return shards_; }
 
@@ -69,6 +69,7 @@ class Parameters {
     const Buffer& buffer;
     size_t offset;  // bytes
   };
+  void allocate_frozen();
   Place place(int index) const;
   int64_t state_size(const std::string& name) const;
   bool is_sharded(const std::string& name) const;
@@ -78,7 +79,7 @@ class Parameters {
   Backend& backend_;
   const TaskModel& model_;
   OptimizerOptions optimizer_;
-  nn::FlatLayout layout_;
+  nn::Layout layout_;
   Shards shards_;
   std::map<std::string, Buffer> buffers_;
   uint64_t frozen_version_ = 0;

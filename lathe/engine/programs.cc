@@ -25,13 +25,13 @@ class Builder {
       : model_(model),
         bucket_(bucket),
         options_(options),
-        layout_(nn::flat_layout(model.parameters())),
+        layout_(nn::layout_of(model)),
         program_(std::make_unique<Program>()) {
     program_->set_longest_row(options.longest_row);
   }
 
   std::unique_ptr<Program> build(ProgramKind kind) {
-    parameters_ = flat("parameters", layout_.trainable);
+    parameters_ = flat(nn::kTrainedState, layout_.trainable);
     if (kind == ProgramKind::kUpdate) {
       update_from_sums();
     } else if (kind == ProgramKind::kBase) {
@@ -83,11 +83,12 @@ class Builder {
   }
 
   void begin_trace(bool training) {
-    const Value frozen = layout_.frozen > 0 ? flat("frozen", layout_.frozen) : Value{};
-    for (const nn::Block& block : model_.blocks()) {
-      const bool trainable = model_.first_of(block).trainable;
-      const int64_t offset = layout_.offset[static_cast<size_t>(block.parameters.front())];
-      trace_.blocks.push_back(slice(trainable ? parameters_ : frozen, offset, block.shape));
+    for (size_t b = 0; b < model_.blocks().size(); ++b) {
+      const nn::Layout::Place& at = layout_.blocks[b];
+      const Shape& shape = model_.blocks()[b].shape;
+      const bool trainable = at.state == nn::kTrainedState;
+      trace_.blocks.push_back(trainable ? slice(parameters_, at.offset, shape)
+                                        : program_->state(at.state, {at.dtype, shape}));
       if (trainable) trainable_.push_back(trace_.blocks.back());
     }
     trace_.inputs = &inputs_.emplace(*program_, bucket_.tokens, bucket_.rows);
@@ -284,7 +285,7 @@ class Builder {
   TaskModel& model_;
   Bucket bucket_;
   ProgramOptions options_;
-  nn::FlatLayout layout_;
+  nn::Layout layout_;
   std::unique_ptr<Program> program_;
   std::optional<nn::Inputs> inputs_;
   nn::Trace trace_;
@@ -298,12 +299,14 @@ class Builder {
 FlatParameters flat_parameters(const TaskModel& model) {
   FlatParameters flat;
   for (const bool decay : {true, false})
-    for (const nn::Parameter& p : model.parameters())
-      if (p.trainable && p.decay == decay) {
+    for (const nn::Block& block : model.blocks())
+      for (const int index : block.parameters) {
+        const nn::Parameter& p = model.parameters()[static_cast<size_t>(index)];
+        if (!p.trainable || p.decay != decay) continue;
         flat.shapes.push_back(p.shape);
         flat.of_head.push_back(!p.name.starts_with(model.base_prefix()));
       }
-  flat.decayed = nn::flat_layout(model.parameters()).decayed;
+  flat.decayed = nn::layout_of(model).decayed;
   return flat;
 }
 

@@ -7,9 +7,8 @@
 
 namespace lathe {
 
-/// The programs of a training run.  All work on the states "parameters", "frozen" and, if gradients are
-/// accumulated, "gradients": flat f32 arenas laid out by nn::flat_layout; and on the optimizer's states
-/// (optimizer_states).
+/// The programs of a training run.  All work on the states of nn::layout_of; on "gradients", flat as the
+/// trained weights are, if gradients are accumulated; and on the optimizer's states (optimizer_states).
 ///
 /// If several processes train (ProgramOptions::ranks), the gradients of an update are summed over them in
 /// buckets, loss is the mean over all of them, and the output stop is the number of them whose input stop is
@@ -57,7 +56,7 @@ struct ProgramOptions {
   Shards shards;                             ///< which process holds which part of the optimizer's states
 };
 
-/// The trainable parameters of a model in the order of nn::flat_layout.
+/// The trainable parameters of a model in the order of nn::layout_of.
 FlatParameters flat_parameters(const TaskModel& model);
 
 /// Traces one program.  Inputs by name: what model and task ask for (nn::Inputs); all_input_ids [ranks · N];

@@ -11,22 +11,31 @@ void clear_padding(const Parameter& p, std::vector<float>& values) {
   std::fill_n(values.begin() + static_cast<long>(p.padding * p.shape[1]), p.shape[1], 0.0f);
 }
 
-FlatLayout flat_layout(const std::vector<Parameter>& parameters) {
-  FlatLayout layout;
-  layout.offset.resize(parameters.size());
-  const auto place = [&](bool trainable, bool decay, int64_t& end) {
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      const Parameter& p = parameters[i];
-      if (p.trainable != trainable || p.decay != decay) continue;
-      layout.offset[i] = end;
-      end += elements(p.shape);
+Layout layout_of(const Module& module) {
+  Layout layout;
+  layout.blocks.resize(module.blocks().size());
+  layout.parameters.resize(module.parameters().size());
+  const auto place = [&](size_t block, Layout::Place at) {
+    layout.blocks[block] = at;
+    for (const int index : module.blocks()[block].parameters) {
+      const auto i = static_cast<size_t>(index);
+      layout.parameters[i] = at;
+      at.offset += elements(module.parameters()[i].shape);
     }
   };
-  place(true, true, layout.trainable);
-  layout.decayed = layout.trainable;
-  place(true, false, layout.trainable);
-  place(false, true, layout.frozen);
-  place(false, false, layout.frozen);
+  for (const bool decay : {true, false}) {
+    for (size_t b = 0; b < module.blocks().size(); ++b) {
+      const Parameter& first = module.first_of(module.blocks()[b]);
+      if (first.decay != decay) continue;
+      if (!first.trainable) {
+        place(b, {"frozen." + first.name});
+        continue;
+      }
+      place(b, {kTrainedState, DType::f32, layout.trainable});
+      layout.trainable += elements(module.blocks()[b].shape);
+    }
+    if (decay) layout.decayed = layout.trainable;
+  }
   return layout;
 }
 
@@ -55,10 +64,8 @@ int Module::add_block(const std::vector<int>& parameters) {
   Block block{parameters, at(parameters.front()).shape};
   for (size_t i = 1; i < parameters.size(); ++i) {
     const Parameter &before = at(parameters[i - 1]), &p = at(parameters[i]);
-    bool fits = p.decay == before.decay && p.shape.size() == before.shape.size() &&
-                std::equal(p.shape.begin() + 1, p.shape.end(), before.shape.begin() + 1);
-    for (int between = parameters[i - 1] + 1; between < parameters[i]; ++between)
-      fits = fits && at(between).decay != p.decay;
+    const bool fits = p.decay == before.decay && p.shape.size() == before.shape.size() &&
+                      std::equal(p.shape.begin() + 1, p.shape.end(), before.shape.begin() + 1);
     if (!fits) fail(ErrorCode::kInternal, "{} and {} cannot be one block", before.name, p.name);
     block.shape[0] += p.shape[0];
   }

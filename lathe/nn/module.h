@@ -31,16 +31,6 @@ struct Parameter {
 /// Makes the padding's row of new values 0, as torch.nn.Embedding does.
 void clear_padding(const Parameter& parameter, std::vector<float>& values);
 
-/// Offsets of all parameters, in elements, in two flat arenas: the trainable ones (first those with weight
-/// decay, then the rest, each in declared order: the order of Hugging Face's optimizer groups) and the frozen
-/// ones (in the same order).
-struct FlatLayout {
-  std::vector<int64_t> offset;  ///< by parameter, in its arena
-  int64_t trainable = 0, decayed = 0, frozen = 0;
-  bool operator==(const FlatLayout&) const = default;
-};
-FlatLayout flat_layout(const std::vector<Parameter>& parameters);
-
 /// What a layer reads as one tensor: a parameter, or several matrices below each other (vectors: one after
 /// the other), so that one product computes what has several names in Hugging Face's models.
 struct Block {
@@ -113,7 +103,7 @@ class Module {
   void set_trainable(const std::string& prefix, bool trainable);
 
   const std::vector<Block>& blocks() const { return blocks_; }
-  /// The first parameter of a block represents all of them: they follow each other in their arena, and are
+  /// The first parameter of a block represents all of them: they follow each other in one state, and are
   /// trainable together.  Errors: kUsage, naming the parameters, if only some of them are trainable.
   const Parameter& first_of(const Block& block) const;
 
@@ -122,8 +112,8 @@ class Module {
   int add_parameter(Parameter parameter);
   /// A parameter of a block that is added later.  Returns its index.  Errors: kInternal if the name is taken.
   int declare(Parameter parameter);
-  /// Parameters that were declared for it, of the same width and weight decay, with no other parameter of
-  /// that weight decay between them.  Returns the index of the block.  Errors: kInternal, also for none.
+  /// Parameters that were declared for it, of the same width and weight decay.  Returns the index of the
+  /// block.  Errors: kInternal, also for none.
   int add_block(const std::vector<int>& parameters);
 
   /// For layers, while they are traced.  Errors: kInternal outside of a trace.
@@ -136,6 +126,24 @@ class Module {
   const Trace* trace_ = nullptr;
   std::recursive_mutex tracing_;  // so that a thread that has it finds out
 };
+
+/// The states in which the parameters of a module lie.  The trainable ones share the flat f32 state
+/// "parameters": first the blocks with weight decay, then the rest, each in the order of the blocks.  A
+/// frozen block is a state of its own, "frozen." and the name of its first parameter.
+struct Layout {
+  struct Place {
+    std::string state;
+    DType dtype = DType::f32;
+    int64_t offset = 0;  ///< elements
+    bool operator==(const Place&) const = default;
+  };
+  std::vector<Place> blocks, parameters;  ///< by index; no state for a parameter that no block has
+  int64_t trainable = 0, decayed = 0;     ///< elements of "parameters", and of those with weight decay
+  bool operator==(const Layout&) const = default;
+};
+inline constexpr const char* kTrainedState = "parameters";
+/// Errors: those of Module::first_of.
+Layout layout_of(const Module& module);
 
 /// While this lives, the module's layers write to a trace.  It belongs to one thread; others that trace the
 /// module wait.  Errors: kUsage if the thread itself is already tracing the module.

@@ -109,8 +109,8 @@ constexpr uint64_t kLossPoint = 48;         // as text, ample
 
 /// The bytes of a model's files, with the optimizer's or without.
 uint64_t model_bytes(const AutoModel& model, const Parameters& parameters, bool with_optimizer) {
-  const nn::FlatLayout& layout = parameters.layout();
-  uint64_t bytes = static_cast<uint64_t>(layout.trainable + layout.frozen) * sizeof(float);
+  uint64_t bytes = 0;
+  for (const nn::Parameter& p : model.model->parameters()) bytes += bytes_of({DType::f32, p.shape});
   for (const OptimizerState& state : parameters.optimizer_states())
     if (with_optimizer) bytes += static_cast<uint64_t>(state.size) * sizeof(float);
   bytes += model.model->parameters().size() * 2048;  // names and shapes in all headers, ample

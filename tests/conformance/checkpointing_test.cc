@@ -106,9 +106,8 @@ Planned planned(Backend& backend, DType dtype, int64_t every, int64_t rows) {
   const auto program =
       build_program(*m.model, ProgramKind::kStep, {rows * kRowTokens, rows}, options(dtype, every));
   fuse(*program, backend, fusions());
-  const nn::FlatLayout layout = nn::flat_layout(m.model->parameters());
   return {backend.plan(*program, select(*program, backend)).arena_bytes,
-          static_cast<size_t>(layout.trainable) * sizeof(float)};
+          static_cast<size_t>(nn::layout_of(*m.model).trainable) * sizeof(float)};
 }
 
 /// When the backward pass begins, a layer has kept, in addition to its input: q, k, v and context; what goes

@@ -87,13 +87,14 @@ TEST_P(RoundedGradients, AreTheExactOnesRoundedAndNoOthersChange) {
   EXPECT_NE(exact.norm, rounded.norm);
   EXPECT_NEAR(exact.norm, rounded.norm, exact.norm * 0x1p-8);
   const AutoModel m = model();
-  const nn::FlatLayout layout = nn::flat_layout(m.model->parameters());
+  const nn::Layout layout = nn::layout_of(*m.model);
   for (size_t k = 0; k < m.model->parameters().size(); ++k) {
     const nn::Parameter& p = m.model->parameters()[k];
     const bool embedding = p.name.find("embeddings") != std::string::npos;
     const bool rounds = p.shape.size() == 2 && !embedding;
-    const auto begin = exact.first_moments.begin() + layout.offset[k], end = begin + elements(p.shape);
-    const auto found = rounded.first_moments.begin() + layout.offset[k];
+    const auto begin = exact.first_moments.begin() + layout.parameters[k].offset,
+               end = begin + elements(p.shape);
+    const auto found = rounded.first_moments.begin() + layout.parameters[k].offset;
     // Where the library rounds, another of its algorithms may add the products up in another order.
     const float most =
         std::abs(*std::max_element(begin, end, [](float a, float b) { return std::abs(a) < std::abs(b); }));
@@ -142,7 +143,7 @@ TEST(RoundedGradientsOfRanks, TravelInHalfTheBytesAndTheMeanLossDoesNot) {
   int64_t summed = 0;
   for (const Node& node : program->nodes())
     if (node.op == &op::all_reduce) summed += elements(program->type(node.out[0]));
-  EXPECT_EQ(summed, nn::flat_layout(model().model->parameters()).trainable + 2);  // loss and stop
+  EXPECT_EQ(summed, nn::layout_of(*model().model).trainable + 2);  // loss and stop
   o.rounded_gradients = false;
   EXPECT_EQ(bf16_elements_summed(*step_program(o)), 0);
 }

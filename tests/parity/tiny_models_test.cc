@@ -176,7 +176,7 @@ TEST_P(TinyModels, EveryGradientEqualsTheStoredOne) {
   StepScalars scalars;
   s.session->collect(s.session->accumulate(s.golden->batch, scalars));
   const std::vector<float> flat = s.session->parameters().read_state("gradients");
-  const nn::FlatLayout layout = s.session->parameters().layout();
+  const nn::Layout& layout = s.session->parameters().layout();
   double global = 0;
   for (float g : flat) global += static_cast<double>(g) * g;
   global = std::sqrt(global);
@@ -186,7 +186,7 @@ TEST_P(TinyModels, EveryGradientEqualsTheStoredOne) {
     ASSERT_EQ(static_cast<int64_t>(wanted.size()), elements(p.shape)) << p.name;
     std::vector<float> difference(wanted.size());
     for (size_t k = 0; k < wanted.size(); ++k)
-      difference[k] = flat[static_cast<size_t>(layout.offset[i]) + k] - wanted[k];
+      difference[k] = flat[static_cast<size_t>(layout.parameters[i].offset) + k] - wanted[k];
     const double of_ones = p.name == "qa_outputs.bias" ? std::sqrt(2.0) * 0x1p-23 : 0;
     EXPECT_LE(norm(difference), std::max(1e-5 * std::max(norm(wanted), 1e-3 * global), of_ones))
         << p.name << ", norm " << norm(wanted);

@@ -174,8 +174,9 @@ TEST_F(PythonCheckpoint, AMomentumThatOneSideLacksBeginsAtZero) {
 }
 
 TEST_F(PythonCheckpoint, FactorsLieBehindOneAnother) {
-  const std::vector<nn::Parameter> parameters = {{.name = "bias", .shape = {2}, .decay = false},
-                                                 {.name = "weight", .shape = {2, 3}}};
+  nn::Module model;
+  model.add_parameter({.name = "bias", .shape = {2}, .decay = false});
+  model.add_parameter({.name = "weight", .shape = {2, 3}});
   PickleBuilder make;
   const std::vector<float> row = {1, 2}, col = {3, 4, 5}, squares = {6, 7};
   const auto tensor = [&](const std::vector<float>& values) {
@@ -202,7 +203,7 @@ TEST_F(PythonCheckpoint, FactorsLieBehindOneAnother) {
         {{"state", make.dict(numbers)}, {"param_groups", make.list({group(0, set), group(1, set)})}});
   };
   const auto read = [&](const std::string& set, int64_t steps = 3) {
-    return python_optimizer_from(*root(set, steps), "optimizer.pt", parameters, nn::flat_layout(parameters));
+    return python_optimizer_from(*root(set, steps), "optimizer.pt", model.parameters(), nn::layout_of(model));
   };
   const PythonOptimizer found = read("");
   EXPECT_EQ(found.optimizer, "adafactor");
@@ -223,8 +224,9 @@ TEST_F(PythonCheckpoint, FactorsLieBehindOneAnother) {
 }
 
 TEST_F(PythonCheckpoint, SettingsOfAdamWThatLatheHasNotAreRefused) {
-  const std::vector<nn::Parameter> parameters = {{.name = "bias", .shape = {1}, .decay = false},
-                                                 {.name = "weight", .shape = {1, 1}}};
+  nn::Module model;
+  model.add_parameter({.name = "bias", .shape = {1}, .decay = false});
+  model.add_parameter({.name = "weight", .shape = {1, 1}});
   const auto read = [&](const std::string& set) {
     PickleBuilder make;
     const auto group = [&](int64_t number) {
@@ -238,7 +240,7 @@ TEST_F(PythonCheckpoint, SettingsOfAdamWThatLatheHasNotAreRefused) {
     };
     const auto root = make.dict({{"state", make.dict(std::vector<std::pair<int64_t, PickleBuilder::Ref>>())},
                                  {"param_groups", make.list({group(0), group(1)})}});
-    return python_optimizer_from(*root, "optimizer.pt", parameters, nn::flat_layout(parameters)).optimizer;
+    return python_optimizer_from(*root, "optimizer.pt", model.parameters(), nn::layout_of(model)).optimizer;
   };
   EXPECT_EQ(read(""), "adamw");
   for (const char* set : {"amsgrad", "maximize"})

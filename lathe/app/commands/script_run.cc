@@ -31,7 +31,7 @@ std::string short_line(const std::string& text) {
   return line.empty() ? "a text" : std::string(slice_code_points(line, 0, kMost));
 }
 
-int64_t trainable_parameters(const TaskModel& model) { return nn::flat_layout(model.parameters()).trainable; }
+int64_t trainable_parameters(const TaskModel& model) { return nn::layout_of(model).trainable; }
 
 }  // namespace
 

@@ -32,30 +32,35 @@ struct Place {
   std::vector<Part> parts = {};
 };
 
-/// In the order of Python's numbers: those with weight decay, then the rest.
-std::vector<Place> places_of(const std::vector<nn::Parameter>& parameters, const nn::FlatLayout& layout) {
+/// In the order of Python's numbers: those with weight decay, then the rest, each as declared.
+std::vector<Place> places_of(const std::vector<nn::Parameter>& parameters, const nn::Layout& layout) {
   std::vector<Place> places;
-  for (size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].trainable) places.push_back({&parameters[i], static_cast<size_t>(layout.offset[i])});
-  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.offset < b.offset; });
+  for (const bool decay : {true, false})
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (parameters[i].trainable && parameters[i].decay == decay)
+        places.push_back({&parameters[i], static_cast<size_t>(layout.parameters[i].offset)});
   return places;
 }
 
-/// Adafactor keeps of a matrix a mean for each row, then one for each column.  Source: op::adafactor.
+/// Adafactor keeps of a matrix a mean for each row, then one for each column, in the order of the flat
+/// states. Source: op::adafactor.
 void add_factors(std::vector<Place>& places) {
+  std::vector<Place*> flat;
+  for (Place& place : places) flat.push_back(&place);
+  std::ranges::sort(flat, {}, &Place::offset);
   size_t kept = 0;
   const auto part = [&](const char* key, const Shape& shape) {
     const size_t offset = kept;
     kept += static_cast<size_t>(elements(shape));
     return Part{key, "exp_avg_sq_factors", offset, shape};
   };
-  for (Place& place : places) {
-    const Shape& shape = place.parameter->shape;
+  for (Place* const place : flat) {
+    const Shape& shape = place->parameter->shape;
     if (shape.size() == 2) {
-      place.parts.push_back(part("exp_avg_sq_row", {shape[0]}));
-      place.parts.push_back(part("exp_avg_sq_col", {shape[1]}));
+      place->parts.push_back(part("exp_avg_sq_row", {shape[0]}));
+      place->parts.push_back(part("exp_avg_sq_col", {shape[1]}));
     } else {
-      place.parts.push_back(part("exp_avg_sq", shape));
+      place->parts.push_back(part("exp_avg_sq", shape));
     }
   }
 }
@@ -381,7 +386,7 @@ Status write_python_state(FileSystem& fs, const std::string& folder, const Param
 
 PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string& path,
                                       const std::vector<nn::Parameter>& parameters,
-                                      const nn::FlatLayout& layout) {
+                                      const nn::Layout& layout) {
   const Entries entries(&root, path, "the file");
   std::vector<Place> places = places_of(parameters, layout);
   PythonOptimizer out;

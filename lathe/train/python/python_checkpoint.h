@@ -55,8 +55,7 @@ struct PythonOptimizer {
 /// Errors: kInvalidData naming what is missing, the parameter that has another shape, or whose count of
 /// updates is another; kUnsupported for optimizers and settings that Lathe lacks.
 PythonOptimizer python_optimizer_from(const PickleValue& root, const std::string& path,
-                                      const std::vector<nn::Parameter>& parameters,
-                                      const nn::FlatLayout& layout);
+                                      const std::vector<nn::Parameter>& parameters, const nn::Layout& layout);
 
 /// Reads optimizer.pt into its states, a tensor at a time once all of the file was found good, and
 /// scheduler.pt where it is.  updates: of the run, all of which were applied where neither file says how

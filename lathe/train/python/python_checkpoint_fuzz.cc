@@ -10,9 +10,14 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lathe;
   if (size == 0) return 0;
-  static const std::vector<nn::Parameter> parameters = {{.name = "weight", .shape = {2, 3}},
-                                                        {.name = "bias", .shape = {2}, .decay = false}};
-  static const nn::FlatLayout layout = nn::flat_layout(parameters);
+  struct Model : nn::Module {
+    Model() {
+      add_parameter({.name = "weight", .shape = {2, 3}});
+      add_parameter({.name = "bias", .shape = {2}, .decay = false});
+    }
+  };
+  static const Model model;
+  static const nn::Layout layout = nn::layout_of(model);
   // In the order of torch.save: step and two moments of either.
   constexpr std::array<size_t, 6> kStorageBytes = {4, 24, 24, 4, 8, 8};
   static const std::vector<std::byte> zeros(24);
@@ -20,12 +25,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     if (data[0] == 'z') {
       const TorchFile file = TorchFile::parse(MappedFile(rest, nullptr), "input");
-      python_optimizer_from(file.root(), "input", parameters, layout);
+      python_optimizer_from(file.root(), "input", model.parameters(), layout);
     } else {
       const PickleTree tree = unpickle(rest, "input", [&](const std::string& key) {
         return std::span(zeros).first(key.empty() ? 0 : kStorageBytes[static_cast<uint8_t>(key[0]) % 6]);
       });
-      python_optimizer_from(*tree.root, "input", parameters, layout);
+      python_optimizer_from(*tree.root, "input", model.parameters(), layout);
     }
   } catch (const Error&) {
   }
