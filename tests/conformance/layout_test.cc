@@ -76,6 +76,7 @@ TEST(Layout, HasTheTrainedParametersOfEveryModelWhereTheyHaveAlwaysBeen) {
       c.model_type = family->model_type;
       c.vocab_size = 40, c.hidden_size = 16, c.num_hidden_layers = 3, c.num_attention_heads = 2;
       c.intermediate_size = 32, c.max_position_embeddings = 32, c.embedding_size = 8;
+      c.modern.local = {false, true, true};
       if (task == masked_lm && family->masked_lm == nullptr && !family->modern) continue;
       for (const auto freeze : {+[](TaskModel&) {}, freeze_all, freeze_base, freeze_head, freeze_tables,
                                 freeze_every_third_block}) {
