@@ -6,7 +6,7 @@ namespace lathe {
 const std::vector<Field<NerArguments>>& ner_fields() {
   using N = NerArguments;
   constexpr Grade M = Grade::kMust, X = Grade::kLathe;
-  constexpr double kMost = std::numeric_limits<int>::max();
+  constexpr double kMostTokens = std::numeric_limits<int>::max();
   static const std::vector<Field<N>> fields = {
       {row_of("model_name_or_path"), &N::model_name_or_path},
       {row_of("config_name"), &N::config_name},
@@ -44,7 +44,7 @@ const std::vector<Field<NerArguments>>& ner_fields() {
        &N::max_seq_length,
        M,
        "Longest sentence in tokens, if not what the model takes; longer ones are cut (--stride).",
-       {.low = 3, .high = kMost}},
+       {.low = 3, .high = kMostTokens}},
       {row_of("pad_to_max_length"), &N::pad_to_max_length},
       {"max_train_samples",
        &N::max_train_samples,
@@ -70,7 +70,7 @@ const std::vector<Field<NerArguments>>& ner_fields() {
        &N::stride,
        X,
        "Longer sentences become windows that share so many tokens, and each word is labelled in one of them.",
-       {.low = 0, .high = kMost}},
+       {.low = 0, .high = kMostTokens}},
   };
   return fields;
 }
