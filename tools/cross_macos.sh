@@ -38,7 +38,7 @@ ln -sf "$PWD"/cmake/cross/stubs/*.tbd "$root/lib/"
 CCACHE_COMPILERCHECK="string:$(sed -n 's/==/-/p' tools/requirements-cross.txt)"
 export CCACHE_COMPILERCHECK
 # Nothing is optimised but the kernels, whose files say so themselves.
-layers="core;program;ops;nn;optim;io;text;tokenizers;data;models;settings;engine;train;report;group;ref;cpu;cuda;mlx;backends;api;app"
+layers="core;program;ops;nn;optim;io;text;tokenizers;data;tasks;models;settings;engine;train;report;group;ref;cpu;cuda;mlx;backends;api;app"
 tools/configure.sh $tree "-DCMAKE_TOOLCHAIN_FILE=$PWD/cmake/cross/macos.cmake" "-DLATHE_CROSS_ROOT=$root" \
   "-DMLX_DIR=$root/mlx/share/cmake/MLX" -DLATHE_MLX=ON -DLATHE_UNITY=ON -DCMAKE_BUILD_TYPE=Release "-DLATHE_QUICK_TO_COMPILE=$layers" \
   -DLATHE_TESTS=OFF -DLATHE_EXAMPLES=OFF -DLATHE_PYTHON=OFF -DLATHE_PARQUET=OFF -DLATHE_GLOO=OFF -DLATHE_MPI=OFF

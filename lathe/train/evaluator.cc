@@ -42,9 +42,9 @@ nlohmann::json metric_value(const std::string& name, double value) {
 
 }  // namespace
 
-Evaluator::Evaluator(Session& session, const AutoModel& model, const TrainingArguments& args,
-                     const TokenizedDataset* data, const TrainerHooks& hooks, RunLog& log)
-    : session_(session), model_(model), args_(args), data_(data), hooks_(hooks), log_(log) {}
+Evaluator::Evaluator(Session& session, const TrainingArguments& args, const TokenizedDataset* data,
+                     const TrainerHooks& hooks, RunLog& log)
+    : session_(session), args_(args), data_(data), hooks_(hooks), log_(log) {}
 
 /// *_full_eval concerns evaluation outside of training.  Source: transformers' Trainer.evaluation_loop.
 DType Evaluator::dtype(bool in_training) const {

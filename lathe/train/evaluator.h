@@ -18,8 +18,8 @@ namespace lathe {
 class Evaluator {
  public:
   /// All must outlive it. data: the evaluation data of a training, already checked; null: none.
-  Evaluator(Session& session, const AutoModel& model, const TrainingArguments& args,
-            const TokenizedDataset* data, const TrainerHooks& hooks, RunLog& log);
+  Evaluator(Session& session, const TrainingArguments& args, const TokenizedDataset* data,
+            const TrainerHooks& hooks, RunLog& log);
 
   /// Trainer::evaluate; writes its line to the log.  Without arguments it evaluates the data given to the
   /// constructor.
@@ -54,7 +54,6 @@ class Evaluator {
                             const std::string& prefix) const;
 
   Session& session_;
-  const AutoModel& model_;
   const TrainingArguments& args_;
   const TokenizedDataset* data_;
   const TrainerHooks& hooks_;

@@ -43,7 +43,7 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
   session_ = std::make_unique<Session>(backend_, *model_.model, session_options(args_));
   checkpoints_ = std::make_unique<RunCheckpoints>(fs_, args_, model_, *session_, log_->sink());
-  evaluator_ = std::make_unique<Evaluator>(*session_, model_, args_, eval_, hooks_, *log_);
+  evaluator_ = std::make_unique<Evaluator>(*session_, args_, eval_, hooks_, *log_);
   using Rows = ProgramCache::Rows;
   if (train_ != nullptr) session_->programs().expect_rows(Rows::kTrained, train_->longest());
   if (eval_ != nullptr) session_->programs().expect_rows(Rows::kEvaluated, eval_->longest());
