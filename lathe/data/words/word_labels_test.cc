@@ -158,7 +158,7 @@ TEST(WordLabels, RunNerOnPublishedSets) {
       hash.add(sentence.windows[0].tokens.ids);
       hash.add(sentence.windows[0].labels);
     }
-    EXPECT_EQ(hash.hex(), wanted["fnv64"]) << wanted;
+    EXPECT_EQ(hash.hex(), wanted["fnv64"].get<std::string>()) << wanted;
     EXPECT_EQ(all.words - all.cut_words - all.silent_words, wanted["labelled_words"]) << wanted;
   }
 }
