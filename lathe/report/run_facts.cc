@@ -9,6 +9,7 @@
 
 #include "lathe/core/version.h"
 #include "lathe/io/event_file.h"
+#include "lathe/io/leftovers.h"
 #include "lathe/report/shell_text.h"
 #include "lathe/text/python_format.h"
 
@@ -99,6 +100,7 @@ Status write_run_file(FileSystem& fs, const std::string& folder, const RunFacts&
   json["settings"] = facts.settings;
   if (!facts.text_columns.empty())
     json["texts"] = {{"columns", facts.text_columns}, {"pairs", facts.text_pairs}};
+  const LeftoversNote note(fs, folder);  // of a run that is killed now, the next one clears what it leaves
   return fs.write_atomic(join_path(folder, kRunFile), python_json(json, 2) + "\n");
 }
 
