@@ -95,7 +95,7 @@ struct Dataset {
     data.type_ids = values_of(type_ids);
     data.begins = values_of(begins);
     if (classes) data.tensors.ints("labels") = values_of(*classes);
-    if (targets) data.tensors.floats("labels", columns) = values_of(*targets);
+    if (targets && targets->size() > 0) data.tensors.floats("labels", columns) = values_of(*targets);
   }
   TokenizedDataset data;
 };

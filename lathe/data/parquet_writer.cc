@@ -96,7 +96,7 @@ void ParquetWriter::write(const Table& part, std::span<const std::vector<Cell>> 
     Values& column = values.emplace_back();
     const Column* found = part.find(name);
     for (size_t row = 0; row < part.rows(); ++row)
-      column.add(found == nullptr ? Cell{} : Cell::of(found->values[row]), 0);
+      column.add(found == nullptr ? Cell{} : Cell::of(found->as_written(row)), 0);
   }
   if (!like_) check_known_columns(part, names_);
   for (size_t i = 0; i < added_.size(); ++i) {

@@ -41,6 +41,13 @@ struct Column {
   Gaps nested = {};          ///< of JSON and Parquet: lists, objects and bytes that are no UTF-8
   bool class_label = false;  ///< of Parquet: a ClassLabel of the datasets library, whose -1 is no class
   size_t first_row = 0;      ///< of JSON: the first one that has this key
+  /// TableOptions::keep_numbers, of JSON: numbers with their digits, by row; "" where `values` has the text.
+  std::vector<std::string> written = {};
+
+  /// What a table that is written has in this row; models read `values`.
+  const std::string& as_written(size_t row) const {
+    return row < written.size() && !written[row].empty() ? written[row] : values[row];
+  }
 };
 
 /// A column-oriented table of text, with what messages need to name a place.
@@ -70,8 +77,9 @@ struct TableOptions {
   bool skip_ragged = false;
   /// Keeps the text of each row of JSON and, of values of kOther, their JSON.
   bool keep_objects = false;
-  /// Numbers of JSON as they stand in the file, with all their digits: "1.50", and integers beyond 64 bits.
-  /// Else a number that is no integer of 64 bits is written as Python writes the double: "1.5".
+  /// Keeps numbers of JSON also as they stand in the file, with all their digits: "1.50", and integers beyond
+  /// 64 bits (Column::written).  In Column::values one that is no integer of 64 bits is always as Python
+  /// writes the double: "1.5".
   bool keep_numbers = false;
 };
 

@@ -107,7 +107,10 @@ class RowCollector {
       fill(column);
       if (value.is_null()) column.absent.add({1, table_.rows()});
       Cell cell = cell_of(value, options_.keep_objects);
-      if (options_.keep_numbers && value.is_number()) cell.text = texts[number];
+      if (options_.keep_numbers && value.is_number() && cell.text != texts[number]) {
+        column.written.resize(column.values.size() + 1);
+        column.written.back() = texts[number];
+      }
       ++number;
       if (cell.type == ColumnType::kList || cell.type == ColumnType::kOther)
         column.nested.add({1, table_.rows()});

@@ -111,7 +111,7 @@ void TableWriter::find_columns(const Table& part) {
 void TableWriter::write_fields(const Table& part, size_t row, const std::vector<Cell>& cells,
                                std::string& out) const {
   for (size_t i = 0; i < names_.size(); ++i)
-    add_field(columns_[i] == nullptr ? "" : columns_[i]->values[row], part, row, names_[i], out);
+    add_field(columns_[i] == nullptr ? "" : columns_[i]->as_written(row), part, row, names_[i], out);
   for (size_t i = 0; i < cells.size(); ++i) add_field(field_text(cells[i]), part, row, added_[i], out);
   out.back() = line_end_.front();
   out.append(line_end_, 1);

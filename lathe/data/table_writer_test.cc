@@ -68,6 +68,10 @@ TEST(TableWriter, NumbersOfJsonKeepTheirDigits) {
   const std::string csv = "id,p,e,s,l,score\n12345678901234567890123,-0.10,1E2,\"a\"\"]\\\",\"[1,2]\",0.5\n";
   const Table lines = parse_table(row, TableFormat::kJsonLines, keep, "t");
   EXPECT_EQ(written(lines, OutputFormat::kCsv, {"score"}, {Cell::of(0.5f)}), csv);
+  // A model reads what it reads in a training.
+  const Table read = parse_table(row, TableFormat::kJsonLines, {}, "t");
+  for (const Column& column : lines.columns) EXPECT_EQ(column.values, read.at(column.name).values);
+  EXPECT_EQ(lines.at("e").values[0], "100.0");
   const std::string document =
       "{\"of\": [[1], {}],\n\"data\": [\n" + row + ",\r\n  {\"id\": 1,\n   \"p\": {\n}}]}\n";
   const Table table = parse_table(document, TableFormat::kJson, keep, "t");

@@ -41,7 +41,8 @@ class TensorList {
   /// Empty where there is none of that type.
   const std::vector<int32_t>& ints(std::string_view name) const { return get<int32_t>(name); }
   const std::vector<float>& floats(std::string_view name) const { return get<float>(name); }
-  /// The values to change; made where there are none of that type.  Keeps their memory.
+  /// The values to change, with this extent and width from now on; made, in place of those of the other type,
+  /// where there are none.  Keeps their memory.  To read a list that is not const take std::as_const of it.
   std::vector<int32_t>& ints(std::string_view name, Extent extent = Extent::kRow) {
     return put<int32_t>(name, extent, 1);
   }

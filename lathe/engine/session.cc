@@ -82,6 +82,10 @@ float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, Ba
 
 Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepScalars& scalars,
                               BaseRows base) {
+  const bool learns = work.kind == ProgramKind::kStep || work.kind == ProgramKind::kAccumulate;
+  if (learns && !model_.task().is_labelled(batch->tensors))
+    fail(ErrorCode::kInvalidData, "a batch has no {}, from which its task learns",
+         model_.task().targets()[0].words);
   inputs_.set(batch, scalars, base);
   work.base_given = !base.empty();
   if (batch != nullptr) work.bucket = {batch->tokens, batch->rows};

@@ -43,8 +43,8 @@ class Session {
   const ProgramCache& programs() const { return programs_; }
 
   /// One whole update on one batch.  With `base` only the head runs; then the base must be frozen.  Errors,
-  /// as for all runs: kInvalidData for a batch that the model cannot read; kUsage if a row is longer than
-  /// promised to ProgramCache::expect_rows.
+  /// as for all runs: kInvalidData for a batch that the model cannot read or not learn from; kUsage if a row
+  /// is longer than promised to ProgramCache::expect_rows.
   Pending step(const PackedBatch& batch, const StepScalars& scalars, BaseRows base = {});
   /// What `step` runs for such a batch; nothing is run.
   struct StepPlan {

@@ -36,6 +36,9 @@ Layout layout_of(const Module& module) {
     }
     if (decay) layout.decayed = layout.trainable;
   }
+  for (size_t i = 0; i < layout.parameters.size(); ++i)
+    if (layout.parameters[i].state.empty())
+      fail(ErrorCode::kInternal, "parameter {} was declared and is in no block", module.parameters()[i].name);
   return layout;
 }
 

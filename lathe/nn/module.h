@@ -49,17 +49,14 @@ class Inputs {
   Inputs(const Inputs&) = delete;
   Inputs& operator=(const Inputs&) = delete;
 
-  Value token(const std::string& name, DType dtype = DType::i32) { return make(name, {dtype, {tokens_}}); }
+  Value token(const std::string& name) { return make(name, {DType::i32, {tokens_}}); }
   Value row(const std::string& name, DType dtype = DType::i32) { return make(name, {dtype, {rows_}}); }
   Value row(const std::string& name, DType dtype, int64_t width) {
     return make(name, {dtype, {rows_, width}});
   }
-  Value scalar(const std::string& name, DType dtype = DType::f32, int64_t count = 1) {
-    return make(name, {dtype, {count}});
-  }
   /// Where rows begin, [B+1].
   Value bounds() { return make("cu_seqlens", {DType::i32, {rows_ + 1}}); }
-  Value rng() { return scalar("rng", DType::i32, 2); }
+  Value rng() { return make("rng", {DType::i32, {2}}); }
   /// No value if nobody has asked for it.
   Value find(const std::string& name) const;
 
@@ -137,12 +134,12 @@ struct Layout {
     int64_t offset = 0;  ///< elements
     bool operator==(const Place&) const = default;
   };
-  std::vector<Place> blocks, parameters;  ///< by index; no state for a parameter that no block has
+  std::vector<Place> blocks, parameters;  ///< by index
   int64_t trainable = 0, decayed = 0;     ///< elements of "parameters", and of those with weight decay
   bool operator==(const Layout&) const = default;
 };
 inline constexpr const char* kTrainedState = "parameters";
-/// Errors: those of Module::first_of.
+/// Errors: those of Module::first_of; kInternal for a parameter that is in no block.
 Layout layout_of(const Module& module);
 
 /// While this lives, the module's layers write to a trace.  It belongs to one thread; others that trace the

@@ -172,6 +172,14 @@ std::vector<Case> linear_cross_entropy_with_bwd_cases() {
   return cases;
 }
 
+/// Of a loss with its gradients: that of the parts, but for the logits, which are computed once.
+Cost loss_cost(const Node& node, const Program& program) {
+  const Shape &x = program.type(node.in[0]).shape, &w = program.type(node.in[1]).shape;
+  Cost total = cost(node, program);
+  total.flops -= 2 * static_cast<double>(x[0]) * static_cast<double>(x[1]) * static_cast<double>(w[0]);
+  return total;
+}
+
 }  // namespace
 
 /// sum = dropout(x) + r and its normalisation: how BERT ends attention and its feed-forward network.
@@ -363,7 +371,8 @@ const OpDef linear_cross_entropy_with_bwd{
         "dw[v,c]:f32 db[v]:f32",
     .attrs = {{"smoothing", 0.0}, {"smoothing_bwd", 0.0}},
     .check =
-        [](std::span<const Type>, const Attrs& attrs) {
+        [](std::span<const Type> in, const Attrs& attrs) {
+          check_classes(in[1]);
           if (attrs.f("smoothing") != attrs.f("smoothing_bwd"))
             fail(ErrorCode::kShape, "linear_cross_entropy_with_bwd: smoothing is {}, backwards {}: take one",
                  attrs.f("smoothing"), attrs.f("smoothing_bwd"));
@@ -372,7 +381,7 @@ const OpDef linear_cross_entropy_with_bwd{
     .reference = by_parts,
     .cases = linear_cross_entropy_with_bwd_cases,
     .bound = kBound,
-    .cost = cost,
+    .cost = loss_cost,
     .fuses =
         "loss correct lse = linear_cross_entropy(x, w, b, labels); "
         "dx dw db = linear_cross_entropy_bwd(dloss, x, w, b, labels, lse) smoothing:smoothing_bwd",

@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "lathe/core/ceil_div.h"
+#include "lathe/core/error.h"
 #include "lathe/core/float16.h"
+#include "lathe/ops/functional.h"
 
 namespace lathe::op {
 namespace {
@@ -254,6 +256,11 @@ bool has_reader(const Program& program, int value) {
 
 }  // namespace
 
+void check_classes(const Type& w) {
+  if (w.shape[0] == 0)
+    fail(ErrorCode::kShape, "linear_cross_entropy: w is {}, expected at least one class", to_string(w));
+}
+
 int64_t rows_of_a_chunk(int64_t m, int64_t v, int64_t c) {
   constexpr int64_t kMostScores = int64_t{1} << 26, kGradients = 8, kEnough = 128, kTile = 16;
   const int64_t all = std::max<int64_t>(m, 1),
@@ -290,14 +297,14 @@ const OpDef linear_cross_entropy{
     .name = "linear_cross_entropy",
     .signature = "x[m,c] w[v,c]:f32|x b[v]:f32? labels[m]:i32 -> loss[1]:f32 correct[1]:i32 lse[m]:f32",
     .attrs = {{"smoothing", 0.0}},
+    .check = [](std::span<const Type> in, const Attrs&) { check_classes(in[1]); },
     .gradient =
         [](const Grad& g) {
           const auto d =
               g.program.emit(linear_cross_entropy_bwd,
                              {g.dout[0], g.in(0), g.in(1), g.in(2), g.in(3), g.out(2)}, g.node.attrs);
-          // A weight in the dtype of x is frozen: its gradient would be f32.
-          const bool trained = g.in(1).type().dtype == DType::f32;
-          return std::vector<Value>{d[0], trained ? d[1] : Value{}, g.in(2) ? d[2] : Value{}, Value{}};
+          const Value dw = cast(d[1], g.in(1).type().dtype);
+          return std::vector<Value>{d[0], dw, g.in(2) ? d[2] : Value{}, Value{}};
         },
     .auxiliary_outputs = 2,
     .reference = ref_linear_cross_entropy,
@@ -315,6 +322,7 @@ const OpDef linear_cross_entropy_bwd{
         "dloss[1]:f32 x[m,c] w[v,c]:f32|x b[v]:f32? labels[m]:i32 lse[m]:f32 -> dx[m,c]:x dw[v,c]:f32 "
         "db[v]:f32",
     .attrs = {{"smoothing", 0.0}},
+    .check = [](std::span<const Type> in, const Attrs&) { check_classes(in[2]); },
     .gradient = not_differentiable,
     .reference = ref_linear_cross_entropy_bwd,
     .cases = backward_cases,

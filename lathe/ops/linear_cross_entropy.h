@@ -13,6 +13,9 @@ extern const OpDef linear_cross_entropy, linear_cross_entropy_bwd;
 /// and adds to its gradient anew.
 int64_t rows_of_a_chunk(int64_t m, int64_t v, int64_t c);
 
+/// Errors: kShape for a weight of no classes, over which a softmax has no meaning.
+void check_classes(const Type& w);
+
 /// A node of one of the three, as backends see it.  Making one allocates nothing.
 struct LinearCrossEntropy {
   LinearCrossEntropy(const Node& node, const Program& program);

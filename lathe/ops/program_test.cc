@@ -75,6 +75,10 @@ TEST(Program, RowsOfNoElementsAreRefused) {
             "linear: y is f32[2, 0], expected rows of at least one element");
   EXPECT_EQ(message_of([&] { layer_norm(none, none, {}, 1e-5); }),
             "layer_norm: x is f32[0], expected rows of at least one element");
+  EXPECT_EQ(message_of([&] {
+              linear_cross_entropy(y, w, {}, p.input("labels", {DType::i32, {2}}));
+            }),
+            "linear_cross_entropy: w is f32[0, 4], expected at least one class");
   EXPECT_EQ(message_of([&] { geglu(x); }), "geglu: x is f32[2, 0], expected rows of at least one element");
   // no tokens, which are columns of the second output
   EXPECT_EQ(message_of([&] {

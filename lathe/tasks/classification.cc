@@ -1,8 +1,6 @@
 // One label, several labels or values for each sample.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "lathe/core/error.h"
 #include "lathe/ops/losses.h"
 #include "lathe/tasks/tasks.h"

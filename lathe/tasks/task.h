@@ -24,14 +24,15 @@ enum class HeadKind {
 /// A head and the number of its scores, where the vocabulary or the class does not say it.
 struct HeadSpec {
   HeadKind kind;
-  int64_t labels = 2;
+  int64_t labels;
 };
 
 /// What a model is trained for: which head it needs, what it learns from, by which loss, and how two sets of
 /// predictions are compared.  It holds nothing that changes, so that threads may share it.
 ///
-/// A new task is a class in a file of this folder, a function in tasks.h, a reader in lathe/data and a
-/// command in lathe/app/commands.  Engine and trainer ask a task; they do not know which one it is.
+/// A new task is a class in a file of this folder, a function in tasks.h, a line in saved_task
+/// (train/auto_model.cc), a reader in lathe/data and a command in lathe/app/commands; a new head is a
+/// HeadKind and its class in lathe/models.  Engine and trainer ask a task; they do not know which one it is.
 class Task {
  public:
   /// A tensor of the data (TokenizedDataset::tensors) that the loss reads.

@@ -9,7 +9,7 @@ TaskPtr multi_label(int64_t labels);      ///< any of several, binary cross entr
 TaskPtr regression(int64_t labels);       ///< values, squared error
 TaskPtr token_labels(int64_t labels);     ///< a class for each labelled token, cross entropy
 TaskPtr question_answering(int64_t = 2);  ///< a span of the text, the mean of two cross entropies
-TaskPtr masked_lm(int64_t = 0);           ///< a token of the vocabulary, cross entropy over labelled tokens
+TaskPtr masked_lm(int64_t);               ///< a token of the vocabulary, cross entropy over labelled tokens
 
 /// Makes a task as soon as the number of labels is known.
 using MakeTask = TaskPtr (*)(int64_t labels);

@@ -28,7 +28,7 @@ class TokenLabels : public Task {
   }
   bool smooths() const override { return true; }
   std::string agreement_text(const Predictions& a, const Predictions& b) const override {
-    return fmt::format("the same prediction for {:.2f} % of the tokens", 100 * agreement(a, b));
+    return fmt::format("the same prediction for {:.2f} % of all tokens", 100 * agreement(a, b));
   }
 };
 

@@ -182,7 +182,7 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
   if (!report.mismatched.empty() && !model.ignore_mismatched_sizes) {
     const LoadReport::Mismatch& m = report.mismatched[0];
     fail(ErrorCode::kInvalidData,
-         "{}: {} is {}, the model needs {}; is config.json that of these weights? lathe glue "
+         "{}: {} is {}, the model needs {}; is config.json that of these weights? "
          "--ignore_mismatched_sizes starts such weights anew",
          model.checkpoint->file_of(m.name), m.name, m.found, m.wanted);
   }

@@ -60,6 +60,13 @@ void check_trainer_arguments(TrainingArguments& args, const Backend& backend, co
          "out "
          "of several",
          args.label_smoothing_factor);
+  if (args.label_smoothing_factor != 0 && args.hf_compat_loss_scale &&
+      task.targets()[0].extent == Extent::kToken)
+    fail(ErrorCode::kUsage,
+         "--hf_compat_loss_scale: found with --label_smoothing_factor {}, expected one of them only: for "
+         "labels "
+         "of tokens Lathe does not count the items of an update",
+         args.label_smoothing_factor);
   const std::vector<std::string> inputs = names_of(task.targets());
   if (args.label_names)
     for (const std::string& name : *args.label_names)

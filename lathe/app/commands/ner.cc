@@ -62,6 +62,7 @@ class Ner {
     read_data(hub);
     choose_labels(config);
     run_.check_metric(metric_names());
+    if (!train_.table.words_column.empty()) run_.learns_from({train_.table.words_column}, false);
     AutoModel model =
         from_pretrained(fs, folders, {token_labels, labels_.names(), ner_.ignore_mismatched_sizes});
     model.tokenizer = load_words_tokenizer(folders.tokenizer, config.model_type);
@@ -168,6 +169,11 @@ class Ner {
     } else {
       labels_ = TagLabels(config_labels(config));
     }
+    if (!training_.do_train && saved_task(config) != token_labels)
+      run_.say(LogLevel::kWarning,
+               fmt::format("{}: was not trained for labels of words; train it before you use "
+                           "what it predicts",
+                           ner_.model_name_or_path));
     for (Part* part : {&train_, &eval_, &test_}) part->ids = tag_ids(part->table, labels_);
   }
 

@@ -7,6 +7,7 @@
 #include "lathe/core/error.h"
 #include "lathe/data/parallel_parts.h"
 #include "lathe/data/words/entities.h"
+#include "lathe/io/json_file.h"
 #include "lathe/text/python_format.h"
 #include "lathe/text/text.h"
 #include "lathe/tokenizers/words_input.h"
@@ -138,15 +139,16 @@ class EntityPredictor : public RowPredictor {
         are_words ? std::vector<std::string>{"tokens"} : text_columns(part, settings_.column, trained_);
     if (columns.size() != 1) refuse_pairs(part.origin);
     column_ = columns[0];
+    const Column* column = part.find(column_);
+    are_words_ = column != nullptr && (column->type == ColumnType::kList || has_lists(part, *column));
   }
 
   std::vector<std::vector<Cell>> predict(const Table& part) override {
     const Column* column = part.find(column_);
     std::vector<Entities> found;
-    if (column != nullptr && column->type == ColumnType::kList) {
+    if (are_words_ && column != nullptr) {
       std::vector<std::vector<std::string>> words;
-      for (const std::string& list : column->values)
-        words.push_back(list.empty() ? std::vector<std::string>() : list_elements(list));
+      for (size_t row = 0; row < part.rows(); ++row) words.push_back(words_of(part, *column, row));
       found = finder_.in_words(words);
     } else {
       Gaps gaps;
@@ -160,6 +162,32 @@ class EntityPredictor : public RowPredictor {
     return rows;
   }
 
+  /// The elements of a cell that is a list; none of an empty one.
+  static std::optional<std::vector<std::string>> list_in(const std::string& cell) {
+    if (cell.empty()) return std::vector<std::string>();
+    const nlohmann::json list = cell.starts_with('[') ? json_or_nothing(cell).value_or(nullptr) : nullptr;
+    const auto is_flat = [](const auto& element) { return element.is_string() || element.is_number(); };
+    if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_flat)) return std::nullopt;
+    return list_elements(cell);
+  }
+
+  /// Whether a column of csv or tsv holds lists, as lathe ner reads them: each cell but empty ones.
+  static bool has_lists(const Table& part, const Column& column) {
+    const auto is_empty = [](const std::string& cell) { return cell.empty(); };
+    return part.objects.empty() && !std::all_of(column.values.begin(), column.values.end(), is_empty) &&
+           std::all_of(column.values.begin(), column.values.end(),
+                       [](const std::string& cell) { return list_in(cell).has_value(); });
+  }
+
+  static std::vector<std::string> words_of(const Table& part, const Column& column, size_t row) {
+    auto words = list_in(column.values[row]);
+    if (!words)
+      fail(ErrorCode::kInvalidData,
+           "{}: column '{}': found {}, expected a list of words, as in the rows before", part.place(row),
+           column.name, column.values[row].substr(0, 60));
+    return std::move(*words);
+  }
+
   [[noreturn]] static void refuse_pairs(const std::string& origin) {
     fail(ErrorCode::kUsage, "{}: found pairs of texts, expected single ones: entities are found in one text",
          origin);
@@ -170,6 +198,7 @@ class EntityPredictor : public RowPredictor {
   const PredictSettings& settings_;
   const TrainedOn& trained_;
   std::string column_;
+  bool are_words_ = false;  ///< its cells are lists of words
   EmptyTexts empty_;
 };
 

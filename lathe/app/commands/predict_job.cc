@@ -35,11 +35,7 @@ TrainedOn trained_on(FileSystem& fs, const std::string& folder) {
     trained.pairs = facts.text_pairs;
     if (const auto between = setting(facts, "text_column_delimiter"); between.is_string())
       trained.joined_by = between.get<std::string>();
-    if (facts.settings.contains("text_column_name")) {  // words of lathe ner
-      const auto name = setting(facts, "text_column_name");
-      trained.columns = {name.is_string() ? name.get<std::string>() : "tokens"};
-      return trained;
-    }
+    if (facts.settings.contains("text_column_name")) return trained;  // of lathe ner, whose tasks are others
     if (const auto task = setting(facts, "task_name"); task.is_string()) {
       const GlueTask& glue = glue_task(task.get<std::string>());
       trained.pairs = !glue.second_key.empty();

@@ -40,6 +40,8 @@ std::vector<std::string> asked_columns(const Table& part, const std::string& ask
     if (part.find(name) == nullptr)
       fail(ErrorCode::kUsage, "--column: found {}, but {} has no column '{}'; it has {}", asked, part.origin,
            name, part.names_text());
+  if (names.size() == 2 && names[0] == names[1])
+    fail(ErrorCode::kUsage, "--column: found '{}' twice, expected two columns", names[0]);
   return names;
 }
 

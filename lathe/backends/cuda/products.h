@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lathe/backends/cuda/cublaslt.h"
+#include "lathe/core/ceil_div.h"
 #include "lathe/core/dtype.h"
 
 namespace lathe::cuda {
@@ -36,7 +37,7 @@ struct Product {
   bool a_padded = false, c_padded = false;
 
   static constexpr int64_t kPadding = 8;
-  static constexpr int64_t padded(int64_t count) { return (count + kPadding - 1) / kPadding * kPadding; }
+  static constexpr int64_t padded(int64_t count) { return round_up(count, kPadding); }
   /// Elements from row to row.
   int64_t a_ld() const {
     const int64_t cols = a_transposed ? m : k;

@@ -22,7 +22,7 @@ struct MaskRules {
 };
 
 /// What a tokenizer says of these, the rest by default.  all_special_ids: of the five that Tokenizer knows;
-/// in the five families of `lathe mlm` bos and eos are two of them.
+/// in BERT, DistilBERT, RoBERTa, XLM-R and ModernBERT bos and eos are two of them.
 MaskRules mask_rules(const Tokenizer& tokenizer);
 
 /// Masks batches as DataCollatorForLanguageModeling of transformers 5.23 does, draw by draw.

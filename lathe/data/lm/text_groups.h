@@ -42,8 +42,8 @@ struct ValidationSplit {
 /// percentage outside 0 to 100.
 ValidationSplit split_validation(int64_t rows, int percent);
 
-/// max_seq_length in tokens. `wanted` 0: none was named, and no more than 1,024 are taken. Else no more than
-/// the tokenizer's model_max_length, INT32_MAX where it has none. Errors: kUsage below 0.
+/// max_seq_length in tokens. `wanted` 0: none was named, and 1,024 are taken. Never more than the tokenizer's
+/// model_max_length, INT32_MAX where it has none. Errors: kUsage below 0.
 int sequence_length(int wanted, int model_max_length);
 
 /// --line_by_line: the texts that are not empty or all white space (Python's str.isspace).
@@ -58,8 +58,7 @@ TextRows tokenize_texts(std::span<const std::string_view> texts, const Tokenizer
 /// Without --line_by_line: the texts of each 1,000 one after the other, special tokens included, cut into
 /// samples of `length` tokens. What is left at the end of each 1,000 is dropped, so that fewer than `length`
 /// tokens give no sample. (Older scripts, as of transformers 4.22, kept a short sample where all of a 1,000
-/// had fewer; with
-/// --preprocessing_num_workers each worker counts its own thousands; here there is one.)
+/// had fewer; with --preprocessing_num_workers each worker counts its own thousands; here there is one.)
 /// Errors: kUsage for a length below 1.
 TextRows group_texts(const TextRows& texts, int length);
 

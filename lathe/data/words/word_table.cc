@@ -167,7 +167,8 @@ WordTable words_of_table(const Table& table, const WordColumns& columns,
                 .classes = classes,
                 .numbered = tags != nullptr && classes.empty(),
                 .words_from = fmt::format("column '{}'", words.name),
-                .tags_from = tags == nullptr ? "" : fmt::format("column '{}'", tags->name)};
+                .tags_from = tags == nullptr ? "" : fmt::format("column '{}'", tags->name),
+                .words_column = words.name};
   for (size_t row = 0; row < table.rows(); ++row) {
     out.words.push_back(elements_of(table, words, row, "words, such as [\"EU\", \"rejects\"]").texts);
     const size_t count = out.words.back().size();

@@ -29,6 +29,7 @@ struct WordTable {
   std::vector<std::string> classes;   ///< names of a ClassLabel, by id: the order of the labels; else empty
   bool numbered = false;              ///< tags are whole numbers without names, which sort as numbers
   std::string words_from, tags_from;  ///< the columns, for messages: "column 'tokens'", "column 4"
+  std::string words_column;           ///< of a table: the name of the column of words
   Gaps empty = {};                    ///< sentences without a word, kept as run_ner keeps them
 
   size_t size() const { return words.size(); }
