@@ -48,7 +48,8 @@ class OwnBatch : public testing::Test {
 TEST_F(OwnBatch, ThatDoesNotFitTogetherIsRefused) {
   EXPECT_EQ(error([](PackedBatch&) {}), "no error");
   EXPECT_SAYS("a batch has no labels, from which its task learns", b.tensors.erase("labels"));
-  EXPECT_SAYS("a batch has no labels, from which its task learns", b.tensors.floats("labels") = {0, 1, 0, 1});
+  EXPECT_SAYS("a batch has no labels, from which its task learns",
+              b.tensors.floats("labels").assign(4, 1.0f));
   EXPECT_SAYS("has 5 cu_seqlens, from 0 to", b.cu_seqlens.back() = b.tokens + 1);
   EXPECT_SAYS("from -5 to 12", b.cu_seqlens[0] = -5);
   EXPECT_SAYS("has 4 cu_seqlens", b.cu_seqlens.pop_back());
