@@ -7,6 +7,7 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
+#include "lathe/core/float16.h"
 #include "lathe/engine/programs.h"
 
 namespace lathe {
@@ -25,8 +26,8 @@ const nn::Parameter& parameter(const TaskModel& model, int index) {
 }  // namespace
 
 Parameters::Parameters(Backend& backend, const TaskModel& model, const OptimizerOptions& optimizer,
-                       bool shard_states)
-    : backend_(backend), model_(model), optimizer_(optimizer), layout_(nn::layout_of(model)) {
+                       bool shard_states, const nn::StorageRule& storage)
+    : backend_(backend), model_(model), optimizer_(optimizer), layout_(nn::layout_of(model, storage)) {
   if (const ProcessGroup* group = backend.group(); shard_states && group != nullptr)
     shards_ = shards_of(layout_.trainable, group->size(), group->rank());
   allocate(nn::kTrainedState, static_cast<size_t>(layout_.trainable) * sizeof(float));
@@ -64,24 +65,53 @@ void Parameters::allocate(const std::string& name, size_t bytes) {
 Parameters::Place Parameters::place(int index) const {
   static_cast<void>(parameter(model_, index));
   const nn::Layout::Place& at = layout_.parameters[static_cast<size_t>(index)];
-  return {buffers_.at(at.state), static_cast<size_t>(at.offset) * size_of(at.dtype)};
+  return {buffers_.at(at.state), static_cast<size_t>(at.offset) * size_of(at.dtype), at.dtype};
 }
 
 void Parameters::write(int index, std::span<const float> values) {
-  const nn::Parameter& p = parameter(model_, index);
-  if (static_cast<int64_t>(values.size()) != elements(p.shape))
-    fail(ErrorCode::kShape, "parameter {}: {} values given, expected {}", p.name, values.size(),
-         to_string(p.shape));
-  const Place to = place(index);
-  if (!p.trainable && !holds(to, std::as_bytes(values))) ++frozen_version_;
-  backend_.copy_in(to.buffer, to.offset, std::as_bytes(values)).check();
+  write(index, {DType::f32, {std::ssize(values)}, std::as_bytes(values)});
 }
 
-bool Parameters::holds(const Place& place, std::span<const std::byte> values) const {
+void Parameters::write(int index, const TensorView& values, std::shared_ptr<const void> owner) {
+  const nn::Parameter& p = parameter(model_, index);
+  if (elements(values.shape) != elements(p.shape))
+    fail(ErrorCode::kShape, "parameter {}: {} values given, expected {}", p.name, elements(values.shape),
+         to_string(p.shape));
+  const Place to = place(index);
+  std::vector<float> room;
+  const std::span<const float> exact = f32_of(values, room);
+  const bool same = !p.trainable && holds(index, std::as_bytes(exact));
+  if (!p.trainable && !same) ++frozen_version_;
+  if (to.dtype != DType::f32) {
+    if (same && exact_.contains(index)) return;  // what keeps them stays: another file may soon be gone
+    exact_[index] = {values, owner};
+    if (owner == nullptr) {
+      const auto copy = std::make_shared<const std::vector<float>>(exact.begin(), exact.end());
+      exact_[index] = {{DType::f32, p.shape, std::as_bytes(std::span(*copy))}, copy};
+    }
+  }
+  copy_in(to, exact).check();
+}
+
+Status Parameters::copy_in(const Place& to, std::span<const float> values) const {
+  if (to.dtype == DType::f32) return backend_.copy_in(to.buffer, to.offset, std::as_bytes(values));
+  Status status;
+  std::vector<uint16_t> part;
+  for (size_t begin = 0; begin < values.size() && status.ok(); begin += part.size()) {
+    part.resize(std::min(values.size() - begin, kPart / sizeof(uint16_t)));
+    for (size_t i = 0; i < part.size(); ++i)
+      part[i] = to.dtype == DType::bf16 ? to_bf16(values[begin + i]).bits : to_f16(values[begin + i]).bits;
+    status =
+        backend_.copy_in(to.buffer, to.offset + begin * sizeof(uint16_t), std::as_bytes(std::span(part)));
+  }
+  return status;
+}
+
+bool Parameters::holds(int index, std::span<const std::byte> values) const {
   std::vector<std::byte> part(std::min(values.size(), kPart));
-  for (size_t at = place.offset; !values.empty(); values = values.subspan(part.size()), at += part.size()) {
+  for (size_t at = 0; !values.empty(); values = values.subspan(part.size()), at += part.size()) {
     part.resize(std::min(values.size(), kPart));
-    backend_.copy_out(part, place.buffer, at).check();
+    read(index, at, part).check();
     if (std::memcmp(part.data(), values.data(), part.size()) != 0) return false;
   }
   return true;
@@ -95,7 +125,21 @@ std::vector<float> Parameters::read(int index) const {
 
 Status Parameters::read(int index, size_t begin, std::span<std::byte> out) const {
   const Place from = place(index);
-  return backend_.copy_out(out, from.buffer, from.offset + begin);
+  if (from.dtype == DType::f32) return backend_.copy_out(out, from.buffer, from.offset + begin);
+  const auto known = exact_.find(index);
+  if (known == exact_.end()) {
+    std::ranges::fill(out, std::byte{0});  // nothing was written yet
+    return {};
+  }
+  const TensorView& all = known->second.values;
+  const size_t first = begin / sizeof(float), end = ceil_div(begin + out.size(), sizeof(float));
+  std::vector<float> room(end - first);
+  to_f32({all.dtype,
+          {static_cast<int64_t>(end - first)},
+          all.bytes.subspan(first * size_of(all.dtype), (end - first) * size_of(all.dtype))},
+         room.data());
+  std::memcpy(out.data(), std::as_bytes(std::span(room)).data() + begin % sizeof(float), out.size());
+  return {};
 }
 
 std::vector<OptimizerState> Parameters::optimizer_states() const {

@@ -1,9 +1,11 @@
 #pragma once
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "lathe/io/tensor_view.h"
 #include "lathe/models/task_model.h"
 #include "lathe/optim/optimizer.h"
 #include "lathe/optim/shards.h"
@@ -19,17 +21,21 @@ class Parameters {
   /// Allocates the weights, all zero.  States of the optimizer are created by the first program that has
   /// them, or by writing them.  `backend` and `model` must outlive it. shard_states: each rank of the
   /// backend's group keeps only its part (shards.h) of the optimizer's states.
-  Parameters(Backend& backend, const TaskModel& model, const OptimizerOptions& optimizer, bool shard_states);
+  Parameters(Backend& backend, const TaskModel& model, const OptimizerOptions& optimizer, bool shard_states,
+             const nn::StorageRule& storage = {});
 
   const TaskModel& model() const { return model_; }
   const nn::Layout& layout() const { return layout_; }
   /// Empty: every rank keeps all.
   const Shards& shards() const { return shards_; }
 
-  /// Content of parameter `index` of the model.  Errors: kUsage if there is none; kShape if the size differs.
+  /// Content of parameter `index` of the model, of any dtype.  One that the device stores in fewer bits is
+  /// rounded only there: what is read again, and so saved, is what was given.  owner: keeps the values for
+  /// that; null: they are copied.  Errors: kUsage if there is none; kShape if the size differs.
+  void write(int index, const TensorView& values, std::shared_ptr<const void> owner = nullptr);
   void write(int index, std::span<const float> values);
   std::vector<float> read(int index) const;
-  /// Its bytes from `begin` on, as many as `out` has.
+  /// Its bytes as f32 from `begin` on, as many as `out` has.
   Status read(int index, size_t begin, std::span<std::byte> out) const;
   /// Grows when a frozen parameter gets another value: results computed from the old values are then stale.
   uint64_t frozen_version() const { return frozen_version_; }
@@ -68,12 +74,19 @@ class Parameters {
   struct Place {
     const Buffer& buffer;
     size_t offset;  // bytes
+    DType dtype;
+  };
+  /// What was written to a parameter that the device stores in fewer bits.
+  struct Exact {
+    TensorView values;
+    std::shared_ptr<const void> owner;
   };
   void allocate_frozen();
   Place place(int index) const;
   int64_t state_size(const std::string& name) const;
   bool is_sharded(const std::string& name) const;
-  bool holds(const Place& place, std::span<const std::byte> values) const;
+  bool holds(int index, std::span<const std::byte> values) const;
+  Status copy_in(const Place& to, std::span<const float> values) const;
   Status exchange(const PartRequest& request, std::span<std::byte> part) const;
 
   Backend& backend_;
@@ -82,6 +95,7 @@ class Parameters {
   nn::Layout layout_;
   Shards shards_;
   std::map<std::string, Buffer> buffers_;
+  std::map<int, Exact> exact_;  // by parameter
   uint64_t frozen_version_ = 0;
 };
 

@@ -48,7 +48,7 @@ ProgramCache::ProgramCache(Backend& backend, TaskModel& model, Parameters& param
     : backend_(backend), model_(model), parameters_(parameters), options_(options), most_(most) {}
 
 ProgramCache::Planned ProgramCache::planned(const Work& work, int64_t recompute_every) const {
-  if (nn::layout_of(model_) != parameters_.layout())
+  if (nn::layout_of(model_, options_.storage) != parameters_.layout())
     fail(ErrorCode::kUsage,
          "parameters of the model were frozen or thawed since this trainer was made, as another one with "
          "--freeze_base_model does; give each a model of its own");

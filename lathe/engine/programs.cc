@@ -25,7 +25,7 @@ class Builder {
       : model_(model),
         bucket_(bucket),
         options_(options),
-        layout_(nn::layout_of(model)),
+        layout_(nn::layout_of(model, options.storage)),
         program_(std::make_unique<Program>()) {
     program_->set_longest_row(options.longest_row);
   }

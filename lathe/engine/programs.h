@@ -49,6 +49,7 @@ struct ProgramOptions {
   /// computes them, for the exchange between processes, norm and update.  A session sets it if its device has
   /// op::linear_bwd_weight_cast.
   bool rounded_gradients = false;
+  nn::StorageRule storage;                   ///< of frozen parameters
   int64_t longest_row = 0;                   ///< Program::longest_row
   int ranks = 1;                             ///< processes that train together
   DType gradient_wire = DType::f32;          ///< dtype in which gradients travel between them: or bf16

@@ -26,7 +26,7 @@ Session::Session(Backend& backend, TaskModel& model, const Options& options)
     : backend_(backend),
       model_(model),
       options_(on_device(options, backend)),
-      parameters_(backend, model, options.program.optimizer, options.shard_states),
+      parameters_(backend, model, options.program.optimizer, options.shard_states, options.program.storage),
       programs_(backend, model, parameters_, with_shards(options_.program, parameters_.shards()),
                 options.cached_programs),
       inputs_(model, options.program.optimizer, options_.program.ranks) {}

@@ -50,10 +50,9 @@ std::string list(const std::vector<std::string>& names) {
 }  // namespace
 
 LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
-                           const std::function<void(int, std::span<const float>)>& write) {
+                           const std::function<void(int, const TensorView&)>& write) {
   LoadReport report;
   std::set<std::string> used;
-  std::vector<float> values;
   for (size_t i = 0; i < model.parameters().size(); ++i) {
     const nn::Parameter& p = model.parameters()[i];
     const TensorView* view = nullptr;
@@ -72,7 +71,7 @@ LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
     }
     used.insert(name);
     check_finite(*view, name, checkpoint.file_of(name));
-    write(static_cast<int>(i), f32_of(*view, values));
+    write(static_cast<int>(i), *view);
     checkpoint.release(name);
   }
   for (const std::string& name : checkpoint.names())

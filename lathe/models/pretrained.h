@@ -1,6 +1,5 @@
 #pragma once
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -19,12 +18,12 @@ struct LoadReport {
   std::vector<Mismatch> mismatched;     ///< same name, other shape: not loaded, also in `missing`
 };
 
-/// Hands every parameter that the checkpoint holds to `write`, as f32.  Names match with or without the base
-/// model's prefix ("bert."), and with LayerNorm's old names gamma and beta.  Tensors that say nothing new
-/// (position_ids, the tied decoder) count neither way. Errors: kInvalidData for a weight that is not finite
-/// (tensor, place and file are named).
+/// Hands every parameter that the checkpoint holds to `write`, as it is stored.  Names match with or without
+/// the base model's prefix ("bert."), and with LayerNorm's old names gamma and beta.  Tensors that say
+/// nothing new (position_ids, the tied decoder) count neither way. Errors: kInvalidData for a weight that is
+/// not finite (tensor, place and file are named).
 LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
-                           const std::function<void(int index, std::span<const float> values)>& write);
+                           const std::function<void(int index, const TensorView& values)>& write);
 
 /// The report as Hugging Face users know it; empty if all is well.
 std::string to_string(const LoadReport& report, const TaskModel& model, const std::string& folder);

@@ -11,7 +11,7 @@ void clear_padding(const Parameter& p, std::vector<float>& values) {
   std::fill_n(values.begin() + static_cast<long>(p.padding * p.shape[1]), p.shape[1], 0.0f);
 }
 
-Layout layout_of(const Module& module) {
+Layout layout_of(const Module& module, const StorageRule& rule) {
   Layout layout;
   layout.blocks.resize(module.blocks().size());
   layout.parameters.resize(module.parameters().size());
@@ -28,7 +28,8 @@ Layout layout_of(const Module& module) {
       const Parameter& first = module.first_of(module.blocks()[b]);
       if (first.decay != decay) continue;
       if (!first.trainable) {
-        place(b, {"frozen." + first.name});
+        const bool multiplies = first.of_linear && first.shape.size() == 2;
+        place(b, {"frozen." + first.name, multiplies ? rule.frozen_products : DType::f32});
         continue;
       }
       place(b, {kTrainedState, DType::f32, layout.trainable});

@@ -124,9 +124,16 @@ class Module {
   std::recursive_mutex tracing_;  // so that a thread that has it finds out
 };
 
+/// In which dtypes frozen parameters are stored.
+struct StorageRule {
+  /// Of the matrices of linear layers: f32, or the dtype of all activations that they meet.
+  DType frozen_products = DType::f32;
+};
+
 /// The states in which the parameters of a module lie.  The trainable ones share the flat f32 state
 /// "parameters": first the blocks with weight decay, then the rest, each in the order of the blocks.  A
-/// frozen block is a state of its own, "frozen." and the name of its first parameter.
+/// frozen block is a state of its own, "frozen." and the name of its first parameter, in the dtype of the
+/// rule.
 struct Layout {
   struct Place {
     std::string state;
@@ -140,7 +147,7 @@ struct Layout {
 };
 inline constexpr const char* kTrainedState = "parameters";
 /// Errors: those of Module::first_of; kInternal for a parameter that is in no block.
-Layout layout_of(const Module& module);
+Layout layout_of(const Module& module, const StorageRule& rule = {});
 
 /// While this lives, the module's layers write to a trace.  It belongs to one thread; others that trace the
 /// module wait.  Errors: kUsage if the thread itself is already tracing the module.

@@ -120,10 +120,18 @@ AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
   return model;
 }
 
+bool is_programs_own(const AutoModel& model) {
+  try {
+    const auto twin = make_model(model.config, model.model->shared_task());
+    const TaskModel &made = *twin, &given = *model.model;
+    return typeid(made) != typeid(given);
+  } catch (const Error&) {
+    return true;  // its configuration names no family
+  }
+}
+
 AutoModel twin_of(const AutoModel& model) {
-  auto twin = make_model(model.config, model.model->shared_task());
-  const TaskModel &made = *twin, &given = *model.model;
-  if (typeid(made) != typeid(given))
+  if (is_programs_own(model))
     fail(ErrorCode::kUnsupported,
          "twin_of: found a model that is a program's own, expected one of from_pretrained or from_config; "
          "make "
@@ -131,7 +139,7 @@ AutoModel twin_of(const AutoModel& model) {
   return {.folder = model.folder,
           .config = model.config,
           .labels = model.labels,
-          .model = std::move(twin),
+          .model = make_model(model.config, model.model->shared_task()),
           .checkpoint = model.checkpoint,
           .tokenizer = model.tokenizer,
           .ignore_mismatched_sizes = model.ignore_mismatched_sizes};
@@ -168,12 +176,12 @@ int longest_text(const AutoModel& model) {
 }
 
 LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed, Checksum* loaded) {
-  const auto write = [&](int index, std::span<const float> values) { parameters.write(index, values); };
+  std::vector<float> values;
   LoadReport report;
   if (model.checkpoint) {
-    report = load_parameters(*model.model, *model.checkpoint, [&](int index, std::span<const float> values) {
-      write(index, values);
-      if (loaded != nullptr) loaded->add(values);
+    report = load_parameters(*model.model, *model.checkpoint, [&](int index, const TensorView& stored) {
+      parameters.write(index, stored, model.checkpoint);
+      if (loaded != nullptr) loaded->add(f32_of(stored, values));
     });
   } else {
     for (size_t i = 0; i < model.model->parameters().size(); ++i)
@@ -187,11 +195,10 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
          model.checkpoint->file_of(m.name), m.name, m.found, m.wanted);
   }
   TorchGenerator generator(seed);
-  std::vector<float> values;
   for (int index : report.missing) {
     draw(model.model->parameters()[static_cast<size_t>(index)], *model.model, model.config, generator,
          values);
-    write(index, values);
+    parameters.write(index, values);
   }
   return report;
 }

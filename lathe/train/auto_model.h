@@ -53,6 +53,9 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
 /// A model with new weights.  Errors: as parse_model_config, for what a config.json must not say.
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head, std::optional<Tokenizer> tokenizer);
 
+/// Whether the TaskModel is one that a program defines itself: no configuration makes it.
+bool is_programs_own(const AutoModel& model);
+
 /// The same model again, with its own modules, none of them frozen.  Its weights come from the same
 /// checkpoint.  Errors: kUnsupported for a TaskModel that a program defines itself: no configuration makes
 /// it.

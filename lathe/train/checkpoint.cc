@@ -345,9 +345,10 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
   check_trained(fs, folder, model, session);
   state = read_trainer_state(fs, folder);
   if (own) run = run_in(*file, join_path(folder, kStateFile), state);
-  const auto checkpoint = open_checkpoint(fs, folder);
-  const LoadReport report = load_parameters(
-      *model.model, *checkpoint, [&](int i, std::span<const float> v) { session.parameters().write(i, v); });
+  const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(fs, folder);
+  const LoadReport report = load_parameters(*model.model, *checkpoint, [&](int i, const TensorView& v) {
+    session.parameters().write(i, v, checkpoint);
+  });
   if (!report.missing.empty())
     fail(ErrorCode::kInvalidData, "{}: a checkpoint of another model\n{}", folder,
          to_string(report, *model.model, folder));

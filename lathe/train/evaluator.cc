@@ -13,6 +13,7 @@
 #include "lathe/train/batch_stream.h"
 #include "lathe/train/log_format.h"
 #include "lathe/train/memory_metrics.h"
+#include "lathe/train/trainer_arguments.h"
 #include "lathe/train/training_plan.h"
 
 namespace lathe {
@@ -46,10 +47,8 @@ Evaluator::Evaluator(Session& session, const TrainingArguments& args, const Toke
                      const TrainerHooks& hooks, RunLog& log)
     : session_(session), args_(args), data_(data), hooks_(hooks), log_(log) {}
 
-/// *_full_eval concerns evaluation outside of training.  Source: transformers' Trainer.evaluation_loop.
 DType Evaluator::dtype(bool in_training) const {
-  if (in_training) return training_dtype(args_);
-  return args_.bf16_full_eval ? DType::bf16 : args_.fp16_full_eval ? DType::f16 : training_dtype(args_);
+  return in_training ? training_dtype(args_) : evaluation_dtype(args_);
 }
 
 Work Evaluator::work(const TokenizedDataset& data, nn::Quantization quantization, DType dtype) const {

@@ -149,9 +149,9 @@ void RunCheckpoints::write(const std::string& folder, const RunProgress& progres
 }
 
 LoadReport RunCheckpoints::load(const std::string& folder) {
-  const auto checkpoint = open_checkpoint(fs_, folder);
+  const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(fs_, folder);
   return load_parameters(*model_.model, *checkpoint,
-                         [&](int i, std::span<const float> v) { session_.parameters().write(i, v); });
+                         [&](int i, const TensorView& v) { session_.parameters().write(i, v, checkpoint); });
 }
 
 void RunCheckpoints::load_best(const TrainerState& state) {

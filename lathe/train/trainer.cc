@@ -41,7 +41,7 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
   log_ = std::make_unique<RunLog>(args_, hooks_, *model_.model, group(), progress_.state);
   const MemoryMetrics memory(log_->memory_stage("init"), backend_);
   if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
-  session_ = std::make_unique<Session>(backend_, *model_.model, session_options(args_));
+  session_ = std::make_unique<Session>(backend_, *model_.model, session_options(args_, model_));
   checkpoints_ = std::make_unique<RunCheckpoints>(fs_, args_, model_, *session_, log_->sink());
   evaluator_ = std::make_unique<Evaluator>(*session_, args_, eval_, hooks_, *log_);
   using Rows = ProgramCache::Rows;

@@ -91,8 +91,18 @@ void check_trainer_arguments(TrainingArguments& args, const Backend& backend, co
   }
 }
 
-Session::Options session_options(const TrainingArguments& args) {
+DType evaluation_dtype(const TrainingArguments& args) {
+  return args.bf16_full_eval ? DType::bf16 : args.fp16_full_eval ? DType::f16 : training_dtype(args);
+}
+
+Session::Options session_options(const TrainingArguments& args, const AutoModel& model) {
   Session::Options options;
+  // A frozen matrix that only products in one dtype read may lie in that dtype: each would round it so.  What
+  // a program's own model does with it is not known.
+  const bool alike = training_quantization(args) == nn::Quantization::kNone &&
+                     evaluation_quantization(args) == nn::Quantization::kNone &&
+                     evaluation_dtype(args) == training_dtype(args);
+  if (alike && !is_programs_own(model)) options.program.storage.frozen_products = training_dtype(args);
   options.program.dtype = training_dtype(args);
   options.program.quantization = training_quantization(args);
   options.program.recompute_every = recompute_every(args);

@@ -54,9 +54,9 @@ class Families : public testing::TestWithParam<const char*> {
     Session::Options options;
     options.program.dtype = dtype;
     l.session = std::make_unique<Session>(*l.backend, *l.model.model, options);
-    const LoadReport report =
-        load_parameters(*l.model.model, *checkpoint_,
-                        [&](int i, std::span<const float> v) { l.session->parameters().write(i, v); });
+    const LoadReport report = load_parameters(*l.model.model, *checkpoint_, [&](int i, const TensorView& v) {
+      l.session->parameters().write(i, v);
+    });
     EXPECT_TRUE(report.missing.empty());
     return l;
   }

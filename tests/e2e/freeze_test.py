@@ -68,12 +68,17 @@ class Freeze(unittest.TestCase):
                           wrong.stderr)
 
     def test_only_the_head_changes(self):
+        for more in ([], ["--bf16"], ["--fp16", "--load_best_model_at_end", "--eval_strategy", "steps", "--eval_steps", "5"]):
+            with self.subTest(more=more):
+                self.only_the_head_changes(more)
+
+    def only_the_head_changes(self, more):
         with tempfile.TemporaryDirectory() as temp:
             root = pathlib.Path(temp)
             cl.write_csv(root / "train.csv", 48, 1)
             cl.write_csv(root / "dev.csv", 12, 2)
             command = cl.glue_command(root / "out", root / "train.csv", root / "dev.csv", "--freeze_base_model",
-                                      "--save_steps", "5")
+                                      "--save_steps", "5", *more)
             result = cl.run(command)
             self.assertEqual(result.returncode, 0, result.stderr)
             before, after = tensors(cl.MODEL / "model.safetensors"), tensors(root / "out" / "model.safetensors")

@@ -115,7 +115,7 @@ struct TinyModel {
     session = std::make_unique<Session>(*backend, *model, options);
     const auto checkpoint = open_checkpoint(fs, folder);
     const LoadReport report = load_parameters(
-        *model, *checkpoint, [&](int i, std::span<const float> v) { session->parameters().write(i, v); });
+        *model, *checkpoint, [&](int i, const TensorView& v) { session->parameters().write(i, v); });
     EXPECT_EQ(to_string(report, *model, folder), "");
     expected = std::make_unique<SafetensorsFile>(SafetensorsFile::open(fs, folder + "/expected.safetensors"));
     golden = std::make_unique<Golden>(SafetensorsFile::open(fs, folder + "/batch.safetensors"), head.task);

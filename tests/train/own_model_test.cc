@@ -77,8 +77,9 @@ TEST(OwnModel, AParameterThatItHasNotIsAnError) {
   const AutoModel model = own_model();
   Session session(*device, *model.model, {});
   for (const int index : {-1, 3}) {
-    for (const auto& call : {std::function<void()>([&] { session.parameters().read(index); }),
-                             std::function<void()>([&] { session.parameters().write(index, {}); })}) {
+    for (const auto& call :
+         {std::function<void()>([&] { session.parameters().read(index); }),
+          std::function<void()>([&] { session.parameters().write(index, std::vector<float>()); })}) {
       try {
         call();
         ADD_FAILURE() << index;
