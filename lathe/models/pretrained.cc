@@ -55,6 +55,7 @@ LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
   std::set<std::string> used;
   for (size_t i = 0; i < model.parameters().size(); ++i) {
     const nn::Parameter& p = model.parameters()[i];
+    if (p.of_adapter) continue;
     const TensorView* view = nullptr;
     std::string name;
     for (const std::string& spelling : spellings(p.name, model.base_prefix())) {

@@ -1,6 +1,7 @@
 #include "lathe/nn/layers.h"
 
 #include "lathe/core/philox.h"
+#include "lathe/nn/adapter.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/functional.h"
@@ -37,9 +38,11 @@ Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in
 Value Linear::operator()(Value x) const {
   const Quantization quantization = module_->trace().quantization;
   const Value w = parameter(module_, weight_), b = parameter(module_, bias_);
-  if (quantization == Quantization::kInt8) return linear_int8(x, w, b);
   const bool fp8 = quantization == Quantization::kFp8 && fits_fp8(w.type());
-  return fp8 ? linear_fp8(x, w, b) : linear(x, w, b);
+  const Value y = quantization == Quantization::kInt8 ? linear_int8(x, w, b)
+                  : fp8                               ? linear_fp8(x, w, b)
+                                                      : linear(x, w, b);
+  return adapted(*module_, weight_, x, y);
 }
 
 Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width, int64_t padding,

@@ -88,6 +88,36 @@ const Parameter& Module::first_of(const Block& block) const {
   return first;
 }
 
+void Module::add_low_rank(int weights, LowRank low_rank) {
+  const Parameter& weight = parameters_[static_cast<size_t>(find(low_rank.layer + ".weight"))];
+  const int64_t out = weight.shape[0], in = weight.shape[1], rank = low_rank.rank;
+  const std::vector<Parameter> own = {{.name = low_rank.layer + ".lora_A.weight",
+                                       .shape = {rank, in},
+                                       .init = Init::kLowRank,
+                                       .of_linear = true,
+                                       .of_adapter = true,
+                                       .dropped = rank * in + out * rank},
+                                      {.name = low_rank.layer + ".lora_B.weight",
+                                       .shape = {out, rank},
+                                       .of_linear = true,
+                                       .of_adapter = true}};
+  const int bias = find(low_rank.layer + ".bias");
+  const int at = std::max(bias, find(weight.name)) + 1;
+  for (Block& block : blocks_)
+    for (int& index : block.parameters)
+      if (index >= at) index += static_cast<int>(own.size());
+  parameters_.insert(parameters_.begin() + at, own.begin(), own.end());
+  low_rank.a = add_block({at});
+  low_rank.b = add_block({at + 1});
+  low_ranks_[weights].push_back(std::move(low_rank));
+}
+
+const std::vector<LowRank>& Module::low_ranks(int weights) const {
+  static const std::vector<LowRank> none;
+  const auto it = low_ranks_.find(weights);
+  return it == low_ranks_.end() ? none : it->second;
+}
+
 Value Inputs::find(const std::string& name) const {
   const auto it = made_.find(name);
   return it == made_.end() ? Value{} : it->second;

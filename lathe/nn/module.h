@@ -14,6 +14,7 @@ enum class Init {
   kOnes,
   kNormal,
   kTruncated,  ///< normal, without values too many standard deviations from 0
+  kLowRank,    ///< an adapter's A: uniform in ±1/√columns
 };
 
 /// A parameter of a model, by its Hugging Face name.
@@ -21,11 +22,22 @@ struct Parameter {
   std::string name;
   Shape shape;
   Init init = Init::kZeros;
-  bool decay = true;       ///< takes part in weight decay (HF: all but biases and LayerNorm)
-  bool trainable = true;   ///< false: frozen; has neither gradient nor optimizer state
-  double stddev = 0;       ///< of kNormal and kTruncated; 0: the model's own
-  bool of_linear = false;  ///< of a linear layer, which PyTorch initializes in its own way
-  int64_t padding = -1;    ///< row of a table that is not trained; −1: none
+  bool decay = true;        ///< takes part in weight decay (HF: all but biases and LayerNorm)
+  bool trainable = true;    ///< false: frozen; has neither gradient nor optimizer state
+  double stddev = 0;        ///< of kNormal and kTruncated; 0: the model's own
+  bool of_linear = false;   ///< of a linear layer, which PyTorch initializes in its own way
+  int64_t padding = -1;     ///< row of a table that is not trained; −1: none
+  bool of_adapter = false;  ///< no checkpoint of the model has it
+  int64_t dropped = 0;      ///< uniform numbers that PyTorch draws before it and does not use
+};
+
+/// An adapter of one of the layers that a product computes (nn/adapter.h).
+struct LowRank {
+  std::string layer;
+  int64_t rank = 0;
+  int part = 0, parts = 1;  ///< which of the product's layers it is, and of how many
+  double scale = 1, dropout = 0;
+  int a = -1, b = -1;  ///< blocks
 };
 
 /// Makes the padding's row of new values 0, as torch.nn.Embedding does.
@@ -59,6 +71,7 @@ class Inputs {
   Value rng() { return make("rng", {DType::i32, {2}}); }
   /// No value if nobody has asked for it.
   Value find(const std::string& name) const;
+  int64_t tokens() const { return tokens_; }
 
  private:
   /// Errors: kInternal for a name that has another type.
@@ -116,10 +129,16 @@ class Module {
   /// For layers, while they are traced.  Errors: kInternal outside of a trace.
   const Trace& trace() const;
 
+  /// For nn::adapt: declares A and B after the parameters of that layer, which lie in the block `weights`.
+  void add_low_rank(int weights, LowRank low_rank);
+  /// The adapters of the layers of a block.
+  const std::vector<LowRank>& low_ranks(int weights) const;
+
  private:
   friend class TraceScope;
   std::vector<Parameter> parameters_;
   std::vector<Block> blocks_;
+  std::map<int, std::vector<LowRank>> low_ranks_;  // by block of weights
   const Trace* trace_ = nullptr;
   std::recursive_mutex tracing_;  // so that a thread that has it finds out
 };

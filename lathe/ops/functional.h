@@ -39,7 +39,7 @@ LossAndCorrect linear_cross_entropy(Value x, Value w, Value b, Value labels, dou
 Value layer_norm(Value x, Value gamma, Value beta, double eps);
 /// x [m, c], ids [n] → [n, c].  Row `padding` of x gets no gradient, −1: every row gets one.
 Value gather_rows(Value x, Value ids, int64_t padding = -1);
-/// A view of `shape` elements of a flat tensor, x [n]; it has no gradient.
+/// A view of `shape` elements of a flat tensor, x [n].
 Value slice(Value x, int64_t offset, const Shape& shape);
 
 }  // namespace lathe

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "lathe/core/error.h"
+#include "lathe/ops/elementwise.h"
 
 namespace lathe::op {
 namespace {
@@ -53,6 +54,32 @@ void ref_accumulate(Reference& r) {
   }
 }
 
+/// Zeros, but for the view.
+std::vector<Value> gradient_of_slice(const Grad& g) {
+  const Type whole = g.in(0).type();
+  const int64_t offset = g.node.attrs.i("offset"), end = offset + elements(g.dout[0].type());
+  const auto zeros = [&](int64_t begin, int64_t count) {
+    const Value part = g.program.emit(op::slice, {g.in(0)}, {{"offset", begin}, {"shape", Shape{count}}})[0];
+    return g.program.emit(op::scale, {part}, {{"factor", 0.0}})[0];
+  };
+  std::vector<Value> parts;
+  if (offset > 0) parts.push_back(zeros(0, offset));
+  parts.push_back(g.dout[0]);
+  if (end < whole.shape[0]) parts.push_back(zeros(end, whole.shape[0] - end));
+  return g.program.emit(op::concat, parts);
+}
+
+std::vector<Value> gradient_of_concat(const Grad& g) {
+  std::vector<Value> parts;
+  int64_t at = 0;
+  for (size_t i = 0; i < g.node.in.size(); ++i) {
+    const Type type = g.in(static_cast<int>(i)).type();
+    parts.push_back(g.program.emit(op::slice, {g.dout[0]}, {{"offset", at}, {"shape", type.shape}})[0]);
+    at += elements(type);
+  }
+  return parts;
+}
+
 Cost no_cost(const Node&, const Program&) { return {}; }
 Cost accumulate_cost(const Node& node, const Program& program) { return elementwise_cost(node, program, 2); }
 
@@ -64,7 +91,7 @@ const OpDef slice{
     .signature = "x[n] -> y[..]:x",
     .attrs = {{"offset", int64_t{0}}, {"shape", Shape{}}},
     .infer = infer_slice,
-    .gradient = not_differentiable,  // parameters are leaves: gradients are taken of the views
+    .gradient = gradient_of_slice,
     .reference = ref_slice,
     .cases =
         [] {
@@ -80,7 +107,7 @@ const OpDef concat{
     .name = "concat",
     .signature = "x[..] -> y[n]:x",
     .infer = infer_concat,
-    .gradient = not_differentiable,
+    .gradient = gradient_of_concat,
     .reference = ref_concat,
     .cases =
         [] {

@@ -1,0 +1,107 @@
+#include "lathe/nn/adapter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "lathe/core/error.h"
+#include "lathe/nn/layers.h"
+#include "lathe/ops/functional.h"
+#include "lathe/ops/optimizers/flat.h"
+
+namespace lathe::nn {
+namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+bool is_matrix_of_linear(const Parameter& p) { return p.of_linear && p.shape.size() == 2 && !p.of_adapter; }
+
+std::string layer_of(const Parameter& weight) {
+  return weight.name.substr(0, weight.name.size() - kWeight.size());
+}
+
+/// Whether `layer` is a module of that name, or inside of one.
+bool lies_in(const std::string& layer, const std::string& module) {
+  return ("." + layer + ".").find("." + module + ".") != std::string::npos;
+}
+
+bool is_target(const std::string& layer, const AdapterOptions& options) {
+  const auto any = [](const std::vector<std::string>& names, const auto& matches) {
+    return std::any_of(names.begin(), names.end(), matches);
+  };
+  return !any(options.modules_to_save, [&](const auto& name) { return lies_in(layer, name); }) &&
+         any(options.targets, [&](const auto& name) { return layer == name || layer.ends_with("." + name); });
+}
+
+/// Whether a module on the way to the parameter is named so.  As in PEFT a name also stands for all modules
+/// that end with it: "classifier" for DistilBERT's pre_classifier.
+bool is_saved(const std::string& parameter, const std::vector<std::string>& modules) {
+  for (size_t dot = parameter.find('.'); dot != std::string::npos; dot = parameter.find('.', dot + 1))
+    for (const std::string& name : modules)
+      if (std::string_view(parameter).substr(0, dot).ends_with(name)) return true;
+  return false;
+}
+
+/// B [out, rank] among zeros where the rows of the other layers of the product are: [parts · out, rank].
+Value among_zeros(Value b, const LowRank& own) {
+  const Value scaled = scale(b, own.scale);
+  if (own.parts == 1) return scaled;
+  std::vector<Value> rows;
+  for (int i = 0; i < own.parts; ++i) rows.push_back(i == own.part ? scaled : scale(b, 0));
+  const Shape& shape = b.type().shape;
+  return slice(b.program->emit(op::concat, rows)[0], 0, {own.parts * shape[0], shape[1]});
+}
+
+}  // namespace
+
+double AdapterOptions::scale() const {
+  const auto r = static_cast<double>(rank);
+  return alpha / (rslora ? std::sqrt(r) : r);
+}
+
+std::vector<std::string> linear_layers(const Module& module) {
+  std::vector<std::string> names;
+  for (const Parameter& p : module.parameters())
+    if (is_matrix_of_linear(p)) names.push_back(layer_of(p));
+  return names;
+}
+
+std::vector<std::string> adapted_layers(const Module& module, const AdapterOptions& options) {
+  std::vector<std::string> names = linear_layers(module);
+  std::erase_if(names, [&](const std::string& layer) { return !is_target(layer, options); });
+  return names;
+}
+
+void adapt(Module& module, const AdapterOptions& options) {
+  module.set_trainable("", false);
+  for (size_t i = 0, end = module.blocks().size(); i < end; ++i) {
+    std::vector<std::string> layers;  // indices move where parameters are inserted
+    for (const int index : module.blocks()[i].parameters) {
+      const Parameter& p = module.parameters()[static_cast<size_t>(index)];
+      if (is_matrix_of_linear(p)) layers.push_back(layer_of(p));
+    }
+    for (size_t part = 0; part < layers.size(); ++part)
+      if (is_target(layers[part], options))
+        module.add_low_rank(static_cast<int>(i), {.layer = layers[part],
+                                                  .rank = options.rank,
+                                                  .part = static_cast<int>(part),
+                                                  .parts = static_cast<int>(layers.size()),
+                                                  .scale = options.scale(),
+                                                  .dropout = options.dropout});
+  }
+  for (const Parameter& p : std::vector(module.parameters()))
+    if (is_saved(p.name, options.modules_to_save)) module.set_trainable(p.name, true);
+}
+
+Value adapted(Module& module, int weights, Value x, Value y) {
+  const Trace& trace = module.trace();
+  for (const LowRank& own : module.low_ranks(weights)) {
+    const Dropout dropout(module, own.layer + ".lora_dropout", own.dropout);
+    const bool by_token = x.type().shape[0] == trace.inputs->tokens();
+    const Value h = linear(by_token ? dropout(x) : dropout.rows(x), trace.blocks[size_t(own.a)], {});
+    y = add(y, linear(h, among_zeros(trace.blocks[size_t(own.b)], own), {}));
+  }
+  return y;
+}
+
+}  // namespace lathe::nn
