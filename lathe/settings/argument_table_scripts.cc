@@ -1,4 +1,4 @@
-#include "lathe/settings/argument_table.h"
+#include "lathe/settings/argument_table_adapters.h"
 
 namespace lathe {
 namespace {
@@ -20,7 +20,7 @@ const FieldRules kWorkers = {.support = kNoEffect, .reason = "all threads tokeni
 
 const std::vector<Field<GlueArguments>>& glue_fields() {
   using G = GlueArguments;
-  static const std::vector<Field<G>> fields = {
+  static const std::vector<Field<G>> fields = with_adapter_rows<G>({
       {"model_name_or_path",
        &G::model_name_or_path,
        M,
@@ -99,13 +99,13 @@ const std::vector<Field<GlueArguments>>& glue_fields() {
        "Other values of config.json, as run_mlm.py takes them: "
        "'hidden_dropout_prob=0,classifier_dropout=0'."},
       {"data_dir", &G::data_dir, X, "Folder of the task's files, or its parent, in GLUE's layout."},
-  };
+  });
   return fields;
 }
 
 const std::vector<Field<QaArguments>>& qa_fields() {
   using Q = QaArguments;
-  static const std::vector<Field<Q>> fields = {
+  static const std::vector<Field<Q>> fields = with_adapter_rows<Q>({
       {row_of("model_name_or_path"), &Q::model_name_or_path},
       {row_of("config_name"), &Q::config_name},
       {row_of("tokenizer_name"), &Q::tokenizer_name},
@@ -149,7 +149,7 @@ const std::vector<Field<QaArguments>>& qa_fields() {
       {"max_answer_length", &Q::max_answer_length, M, "Longest answer in tokens.", {.low = 1, .high = kMost}},
       {row_of("config_overrides"), &Q::config_overrides},
       {"data_dir", &Q::data_dir, X, "Folder of train-v1.1.json, dev-v1.1.json (or v2.0), also gzipped."},
-  };
+  });
   return fields;
 }
 

@@ -127,6 +127,21 @@ void lower(std::string& name) {
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
 }
 
+/// Errors: kUsage for an adapter of a base that --freeze_base_model freezes.
+void check_adapter(const AdapterArguments& args, const TrainingArguments& training,
+                   std::vector<std::string>& notices) {
+  if (args.use_peft && training.freeze_base_model)
+    fail(ErrorCode::kUsage,
+         "--use_peft and --freeze_base_model: found both, expected one of them: an adapter trains within the "
+         "frozen base, the other only the head");
+  const AdapterArguments none;
+  const bool given = args.lora_r != none.lora_r || args.lora_alpha != none.lora_alpha ||
+                     args.lora_dropout != none.lora_dropout || args.lora_target_modules ||
+                     args.lora_modules_to_save || args.use_rslora;
+  if (given && !args.use_peft)
+    notices.emplace_back("--lora_*, --use_rslora: not read without --use_peft, which trains an adapter");
+}
+
 void note_nothing_to_do(const TrainingArguments& training, std::vector<std::string>& notices) {
   if (training.do_train || training.do_eval || training.do_predict) return;
   notices.push_back("there is nothing to do: pass --do_train, --do_eval and/or --do_predict");
@@ -297,6 +312,7 @@ std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& 
   if (args.text_column_delimiter != GlueArguments().text_column_delimiter && !args.text_column_names)
     notices.emplace_back(
         "--text_column_delimiter is not read: --text_column_names says which columns it joins");
+  check_adapter(args, training, notices);
   note_nothing_to_do(training, notices);
   return notices;
 }
@@ -310,6 +326,7 @@ std::vector<std::string> validate(QaArguments& args, const TrainingArguments& tr
   for (const auto& [flag, file] :
        {std::pair{"train_file", &args.train_file}, {"validation_file", &args.validation_file}})
     note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  check_adapter(args, training, notices);
   note_nothing_to_do(training, notices);
   return notices;
 }

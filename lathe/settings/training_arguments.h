@@ -113,8 +113,17 @@ struct TrainingArguments {
 /// table says all.  Errors: throws kInternal if the table has no such row.
 nlohmann::json value_of(const TrainingArguments& args, std::string_view name);
 
+/// Arguments of a LoRA adapter, which all scripts have.
+struct AdapterArguments {
+  bool use_peft = false;
+  int64_t lora_r = 8, lora_alpha = 8;
+  double lora_dropout = 0;
+  std::optional<std::vector<std::string>> lora_target_modules, lora_modules_to_save;
+  bool use_rslora = false;
+};
+
 /// Model and data arguments of run_glue.py and run_classification.py.
-struct GlueArguments {
+struct GlueArguments : AdapterArguments {
   std::string model_name_or_path;
   std::optional<std::string> config_name, config_overrides, tokenizer_name, cache_dir, token;
   bool use_fast_tokenizer = true;
@@ -138,7 +147,7 @@ struct GlueArguments {
 };
 
 /// Model and data arguments of run_qa.py.
-struct QaArguments {
+struct QaArguments : AdapterArguments {
   std::string model_name_or_path;
   std::optional<std::string> config_name, config_overrides, tokenizer_name, cache_dir, token;
   std::string model_revision = "main";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -15,6 +16,7 @@
 #include "lathe/io/json_file.h"
 #include "lathe/models/family.h"
 #include "lathe/text/python_format.h"
+#include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/config/config_overrides.h"
 
 namespace lathe {
@@ -61,9 +63,35 @@ AutoModel make(const ModelConfig& config, const HeadOptions& head) {
   return model;
 }
 
+/// PEFT makes A and B as layers of torch, which draw their weights, then draws A again.  The bound is that of
+/// torch.nn.init.kaiming_uniform_(a=sqrt(5)), with its roundings.
+void draw_low_rank(const nn::Parameter& p, TorchGenerator& generator, std::vector<float>& values) {
+  for (int64_t i = 0; i < p.dropped; ++i) generator.next32();
+  const double gain = std::sqrt(2.0 / (1 + std::pow(std::sqrt(5.0), 2)));
+  const double bound = std::sqrt(3.0) * (gain / std::sqrt(static_cast<double>(p.shape[1])));
+  values.resize(static_cast<size_t>(elements(p.shape)));
+  generator.uniform(values);
+  const auto most = static_cast<float>(bound);
+  for (float& x : values) x = std::fma(x, most + most, -most);  // torch's kernels round once
+}
+
+/// A layer that starts anew and that the adapter neither trains nor holds would be another one in each run.
+void check_new_weights(const AutoModel& model, const LoadReport& report) {
+  for (const int index : report.missing) {
+    const nn::Parameter& p = model.model->parameters()[static_cast<size_t>(index)];
+    if (p.trainable) continue;
+    const std::string module = p.name.substr(0, p.name.rfind('.'));
+    fail(ErrorCode::kInvalidData,
+         "{}: has no {}; it would start anew, and the adapter would neither train nor hold it: give "
+         "--lora_modules_to_save {}, or take a model that has it",
+         model.folder, p.name, module.substr(module.rfind('.', module.rfind('.') - 1) + 1));
+  }
+}
+
 /// New values of one parameter.
 void draw(const nn::Parameter& p, const TaskModel& model, const ModelConfig& config,
           TorchGenerator& generator, std::vector<float>& values) {
+  if (p.init == nn::Init::kLowRank) return draw_low_rank(p, generator, values);
   const double stddev = p.stddev > 0 ? p.stddev : model.initializer_range();
   values.assign(static_cast<size_t>(elements(p.shape)), p.init == nn::Init::kOnes ? 1.0f : 0.0f);
   if (p.init != nn::Init::kNormal && p.init != nn::Init::kTruncated) return;
@@ -79,7 +107,10 @@ void draw(const nn::Parameter& p, const TaskModel& model, const ModelConfig& con
 }  // namespace
 
 ModelConfig read_config(FileSystem& fs, const ModelFolders& folders) {
-  return with_overrides(read_model_config(fs, folders.config), folders.config_overrides);
+  ModelConfig config = read_model_config(fs, folders.config);
+  if (!folders.adapter.empty() && folders.config != folders.adapter)
+    config = config_of_adapter(fs, folders.adapter, config);
+  return with_overrides(std::move(config), folders.config_overrides);
 }
 
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head) {
@@ -97,6 +128,7 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
   model.folder = folders.weights;
   model.ignore_mismatched_sizes = head.ignore_mismatched_sizes;
   model.checkpoint = std::move(weights);
+  if (!folders.adapter.empty()) add_adapter(model, read_adapter_config(fs, folders.adapter), false);
   if (folders.tokenizer.empty()) return model;
   model.tokenizer = Tokenizer::load(folders.tokenizer);
   if (model.tokenizer->vocab_size() > model.config.vocab_size)
@@ -136,13 +168,15 @@ AutoModel twin_of(const AutoModel& model) {
          "twin_of: found a model that is a program's own, expected one of from_pretrained or from_config; "
          "make "
          "it twice");
+  if (model.adapter) nn::adapt(*twin, model.adapter->options);
   return {.folder = model.folder,
           .config = model.config,
           .labels = model.labels,
           .model = make_model(model.config, model.model->shared_task()),
           .checkpoint = model.checkpoint,
           .tokenizer = model.tokenizer,
-          .ignore_mismatched_sizes = model.ignore_mismatched_sizes};
+          .ignore_mismatched_sizes = model.ignore_mismatched_sizes,
+          .adapter = model.adapter};
 }
 
 MakeTask classification_task(const ModelConfig& config) {
@@ -175,6 +209,34 @@ int longest_text(const AutoModel& model) {
       std::min<int64_t>(model.tokenizer->model_max_length(), model.model->max_positions()));
 }
 
+namespace {
+
+/// A new adapter's values, drawn after all others, or those of its folder.
+void start_adapter(Parameters& parameters, const AutoModel& model, TorchGenerator& generator,
+                   LoadReport& report, Checksum* loaded) {
+  check_new_weights(model, report);
+  const auto& all = model.model->parameters();
+  if (!model.adapter->folder.empty()) {
+    load_adapter(real_file_system(), model.adapter->folder, model,
+                 [&](int index, std::span<const float> values) {
+                   parameters.write(index, values);
+                   if (loaded != nullptr) loaded->add(values);
+                 });
+    const auto is_loaded = [&](int index) { return all[static_cast<size_t>(index)].trainable; };
+    std::erase_if(report.missing, is_loaded);
+    report.mismatched.clear();
+    return;
+  }
+  std::vector<float> values;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].of_adapter) continue;
+    draw(all[i], *model.model, model.config, generator, values);
+    parameters.write(static_cast<int>(i), values);
+  }
+}
+
+}  // namespace
+
 LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed, Checksum* loaded) {
   std::vector<float> values;
   LoadReport report;
@@ -185,9 +247,10 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
     });
   } else {
     for (size_t i = 0; i < model.model->parameters().size(); ++i)
-      report.missing.push_back(static_cast<int>(i));
+      if (!model.model->parameters()[i].of_adapter) report.missing.push_back(static_cast<int>(i));
   }
-  if (!report.mismatched.empty() && !model.ignore_mismatched_sizes) {
+  const bool has_head = model.adapter && !model.adapter->folder.empty();  // of another number of labels
+  if (!report.mismatched.empty() && !model.ignore_mismatched_sizes && !has_head) {
     const LoadReport::Mismatch& m = report.mismatched[0];
     fail(ErrorCode::kInvalidData,
          "{}: {} is {}, the model needs {}; is config.json that of these weights? "
@@ -200,6 +263,7 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
          values);
     parameters.write(index, values);
   }
+  if (model.adapter) start_adapter(parameters, model, generator, report, loaded);
   return report;
 }
 

@@ -10,6 +10,7 @@
 #include "lathe/models/pretrained.h"
 #include "lathe/tasks/tasks.h"
 #include "lathe/tokenizers/tokenizer.h"
+#include "lathe/train/adapter/adapter_config.h"
 
 namespace lathe {
 
@@ -24,7 +25,8 @@ struct AutoModel {
   std::unique_ptr<TaskModel> model;
   std::shared_ptr<Checkpoint> checkpoint;  ///< null: all weights are new
   std::optional<Tokenizer> tokenizer;
-  bool ignore_mismatched_sizes = false;  ///< weights of another shape start anew; false: an error
+  bool ignore_mismatched_sizes = false;              ///< weights of another shape start anew; false: an error
+  std::shared_ptr<const Adapter> adapter = nullptr;  ///< what is trained and saved (add_adapter); null: all
 };
 
 /// What a head should be where the folder's configuration does not decide.
@@ -39,6 +41,7 @@ struct HeadOptions {
 struct ModelFolders {
   std::string weights, config, tokenizer;
   std::string config_overrides = {};  ///< of keys of the configuration (with_overrides)
+  std::string adapter = {};           ///< the folder of an adapter that the model has
 };
 
 /// The configuration of a model.  Errors: as read_model_config and with_overrides.

@@ -13,6 +13,7 @@
 #include "lathe/io/torch/torch_file.h"
 #include "lathe/settings/metric_schedule.h"
 #include "lathe/text/python_format.h"
+#include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/python/python_rng.h"
 #include "lathe/train/python/saved_arguments.h"
 #include "lathe/train/whole_checkpoint.h"
@@ -31,6 +32,10 @@ std::string layout_text(const TaskModel& model) {
 
 Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel& model,
                      const Parameters& parameters, bool safetensors) {
+  if (model.adapter) return write_adapter(fs, folder, model, parameters);
+  for (const char* name : {kAdapterConfigFile, kAdapterFile})  // every reader would take that
+    if (const std::string path = join_path(folder, name); fs.exists(path))
+      if (const Status status = fs.remove_all(path); !status.ok()) return status;
   TensorSources tensors;
   const auto& all = model.model->parameters();
   for (size_t i = 0; i < all.size(); ++i)
@@ -73,14 +78,15 @@ Status write_run_state(FileSystem& fs, const std::string& folder, const Checkpoi
                                 {"loss_scale_bad_losses", run.loss_scaler.bad_losses},
                                 {"metric_schedule", run.metric_schedule},
                                 {"losses", run.losses.to_json()}};
-  return write_safetensors(fs, join_path(folder, kStateFile), TensorMap(),
-                           sealed({{"format", "lathe"},
-                                   {"optimizer", content.session.parameters().optimizer()},
-                                   {"format_version", std::to_string(kCheckpointFormat)},
-                                   {"layout", layout_text(*content.model.model)},
-                                   {"state", python_json(state, -1)},
-                                   {"tuning", content.session.backend().tuning()}},
-                                  others));
+  return write_safetensors(
+      fs, join_path(folder, kStateFile), TensorMap(),
+      sealed({{"format", "lathe"},
+              {"optimizer", content.session.parameters().optimizer()},
+              {"format_version", std::to_string(content.model.adapter ? kAdapterFormat : kCheckpointFormat)},
+              {"layout", layout_text(*content.model.model)},
+              {"state", python_json(state, -1)},
+              {"tuning", content.session.backend().tuning()}},
+             others));
 }
 
 /// The place and the settings of a schedule that reads metrics; null for others.
@@ -110,7 +116,8 @@ constexpr uint64_t kLossPoint = 48;         // as text, ample
 /// The bytes of a model's files, with the optimizer's or without.
 uint64_t model_bytes(const AutoModel& model, const Parameters& parameters, bool with_optimizer) {
   uint64_t bytes = 0;
-  for (const nn::Parameter& p : model.model->parameters()) bytes += bytes_of({DType::f32, p.shape});
+  for (const nn::Parameter& p : model.model->parameters())
+    if (p.trainable || !model.adapter) bytes += bytes_of({DType::f32, p.shape});
   for (const OptimizerState& state : parameters.optimizer_states())
     if (with_optimizer) bytes += static_cast<uint64_t>(state.size) * sizeof(float);
   bytes += model.model->parameters().size() * 2048;  // names and shapes in all headers, ample
@@ -182,7 +189,8 @@ void check_format(const SafetensorsFile& file, const std::string& path, const Ta
   const auto [there, here] = first_difference(found, wanted);
   fail(ErrorCode::kInvalidData,
        "{}: written for other parameters than this model trains: found {}, expected {}; resume with the same "
-       "model, labels and --freeze_base_model, or train from the beginning with another --output_dir or with "
+       "model, labels, --freeze_base_model and --use_peft, or train from the beginning with another "
+       "--output_dir or with "
        "--overwrite_output_dir",
        path, there, here);
 }
@@ -345,10 +353,7 @@ std::optional<OptimizerProgress> read_checkpoint(FileSystem& fs, const std::stri
   check_trained(fs, folder, model, session);
   state = read_trainer_state(fs, folder);
   if (own) run = run_in(*file, join_path(folder, kStateFile), state);
-  const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(fs, folder);
-  const LoadReport report = load_parameters(*model.model, *checkpoint, [&](int i, const TensorView& v) {
-    session.parameters().write(i, v, checkpoint);
-  });
+  const LoadReport report = load_weights(fs, folder, model, session.parameters());
   if (!report.missing.empty())
     fail(ErrorCode::kInvalidData, "{}: a checkpoint of another model\n{}", folder,
          to_string(report, *model.model, folder));

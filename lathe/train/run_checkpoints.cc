@@ -8,6 +8,7 @@
 #include "lathe/core/error.h"
 #include "lathe/engine/ranks.h"
 #include "lathe/text/python_format.h"
+#include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/python/saved_arguments.h"
 #include "lathe/train/whole_checkpoint.h"
 
@@ -149,9 +150,7 @@ void RunCheckpoints::write(const std::string& folder, const RunProgress& progres
 }
 
 LoadReport RunCheckpoints::load(const std::string& folder) {
-  const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(fs_, folder);
-  return load_parameters(*model_.model, *checkpoint,
-                         [&](int i, const TensorView& v) { session_.parameters().write(i, v, checkpoint); });
+  return load_weights(fs_, folder, model_, session_.parameters());
 }
 
 void RunCheckpoints::load_best(const TrainerState& state) {

@@ -10,6 +10,7 @@
 #include "lathe/io/digest.h"
 #include "lathe/io/json_file.h"
 #include "lathe/io/model_folder.h"
+#include "lathe/train/adapter/adapter_config.h"
 #include "lathe/train/checkpoint.h"
 #include "lathe/train/python/python_checkpoint.h"
 #include "lathe/train/python/saved_arguments.h"
@@ -59,6 +60,10 @@ std::optional<FileDigests> digests_of(FileSystem& fs, const std::string& folder)
   return file_digests_from(parse_json(metadata_at(state, kFiles, path), where), where);
 }
 
+bool holds_weights(const std::string& name) {
+  return is_weights_file(name) || name == kAdapterFile || name == kAdapterConfigFile;
+}
+
 /// Files that are not as they were written; empty if the digests are missing.  Errors: kIo; also if the
 /// format is newer.
 std::optional<std::vector<FileFault>> faults_in(FileSystem& fs, const std::string& folder,
@@ -79,7 +84,7 @@ std::optional<std::vector<FileFault>> faults_in(FileSystem& fs, const std::strin
          {ErrorCode::kInvalidData,
           fmt::format("{}: found weights that were not written with this checkpoint; remove them",
                       join_path(folder, weights))}});
-  if (weights_only) std::erase_if(*digests, [](const auto& item) { return !is_weights_file(item.first); });
+  if (weights_only) std::erase_if(*digests, [](const auto& item) { return !holds_weights(item.first); });
   for (FileFault& fault : faults_of(fs, folder, *digests)) {
     if (fault.status.code() == ErrorCode::kIo) fault.status.check();
     faults.push_back(std::move(fault));
@@ -116,7 +121,7 @@ std::string text_of(const std::vector<FileFault>& faults) {
 }
 
 bool is_of_model(const std::string& name) {
-  return is_weights_file(name) || name == "config.json" ||
+  return holds_weights(name) || name == "config.json" ||
          std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
 }
 
@@ -143,7 +148,7 @@ SafetensorsFile open_state(FileSystem& fs, const std::string& folder) {
   const auto& metadata = state.metadata();
   const bool has_seal = metadata.contains(kSeal), has_files = metadata.contains(kFiles);
   const int format = written_format(state, path);
-  const bool is_sealed = has_seal || has_files || format == kCheckpointFormat;  // later ones are, too
+  const bool is_sealed = has_seal || has_files || format >= kCheckpointFormat;  // later ones are, too
   if (is_sealed && (!has_seal || metadata.at(kSeal) != seal_of(metadata)))
     fail(ErrorCode::kInvalidData, "{}: found another header than was written", path);
   return state;
@@ -151,9 +156,9 @@ SafetensorsFile open_state(FileSystem& fs, const std::string& folder) {
 
 int format_of(const SafetensorsFile& state, const std::string& path) {
   const int format = written_format(state, path);
-  if (format < 1 || format > kCheckpointFormat)
+  if (format < 1 || format > kAdapterFormat)
     fail(ErrorCode::kUnsupported, "{}: format version {}, this Lathe reads up to {}; use a newer one", path,
-         metadata_at(state, "format_version", path), kCheckpointFormat);
+         metadata_at(state, "format_version", path), kAdapterFormat);
   return format;
 }
 
@@ -185,7 +190,8 @@ void check_weights_whole(FileSystem& fs, const std::string& folder) {
 
 bool holds_model_of(FileSystem& fs, const std::string& folder, const std::string& checkpoint) {
   auto digests = digests_of(fs, checkpoint);
-  if (!digests || !digests->contains(weights_file(fs, folder))) return false;
+  const std::string weights = is_adapter(fs, folder) ? kAdapterFile : weights_file(fs, folder);
+  if (!digests || !digests->contains(weights)) return false;
   std::erase_if(*digests, [](const auto& item) { return !is_of_model(item.first); });
   return faults_of(fs, folder, *digests).empty();
 }

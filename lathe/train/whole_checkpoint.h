@@ -14,6 +14,8 @@ inline constexpr const char* kStateFile = "lathe_state.safetensors";
 /// The format of checkpoints.  1: kStateFile also holds AdamW's moments; 2: optimizer.pt has them; 3:
 /// kStateFile holds digests of all other files and of itself.
 inline constexpr int kCheckpointFormat = 3;
+/// The same of a checkpoint of an adapter, which holds no model: older Lathes refuse it.
+inline constexpr int kAdapterFormat = 4;
 
 /// The metadata of kStateFile plus the digests of the other files and one of the metadata.
 std::map<std::string, std::string> sealed(std::map<std::string, std::string> metadata,
@@ -21,7 +23,7 @@ std::map<std::string, std::string> sealed(std::map<std::string, std::string> met
 
 /// Errors: kNotFound; kInvalidData if it is not as it was written, or if its format is newer.
 SafetensorsFile open_state(FileSystem& fs, const std::string& folder);
-/// 1 to kCheckpointFormat.  Errors: kInvalidData.
+/// 1 to kAdapterFormat.  Errors: kInvalidData.
 int format_of(const SafetensorsFile& state, const std::string& path);
 const std::string& metadata_at(const SafetensorsFile& state, const std::string& key, const std::string& path);
 

@@ -87,7 +87,8 @@ class Classifier {
     Texts texts = read_texts(script_, glue_, training_, config, hub, run_);
     const std::string metric = metric_of(glue_, texts.labels);
     if (texts.train) run_.learns_from(texts.train->columns.texts, texts.train->has_pairs());
-    AutoModel model = from_pretrained(fs, folders, head_of(texts.labels, glue_.ignore_mismatched_sizes));
+    AutoModel model = load_model(folders, head_of(texts.labels, glue_.ignore_mismatched_sizes), glue_,
+                                 glue_.model_name_or_path);
     run_.check_metric(metric_names(texts, metric));
     tokenize(texts, model);
     run_.check_ranks({{"validation data", summary(validation_)}, {"test data", summary(test_)}});

@@ -12,6 +12,7 @@
 #include "lathe/data/squad.h"
 #include "lathe/text/python_format.h"
 #include "lathe/text/text.h"
+#include "lathe/train/adapter/adapter_model.h"
 
 namespace lathe {
 namespace {
@@ -197,7 +198,8 @@ int predict(PredictSettings& settings, const Call& call) {
   check_call(settings, call);
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
-  const MakeTask task = task_for(settings, read_model_config(fs, folder), folder);
+  const ModelFolders folders = folders_of(fs, folder, [](const auto& base) { return named_model(base); });
+  const MakeTask task = task_for(settings, read_config(fs, folders), folder);
   const bool answers = task == question_answering, entities = task == token_labels;
   if (!entities && call.given.contains("aggregation_strategy"))
     fail(ErrorCode::kUsage,
@@ -210,7 +212,7 @@ int predict(PredictSettings& settings, const Call& call) {
   const TrainedOn trained = trained_on(fs, folder);
   const bool texts = !settings.file && !settings.question;
   const TextDataset words = texts ? read_words(call.words, trained, folder) : TextDataset{};
-  Predictor predictor(settings, folder, task);
+  Predictor predictor(settings, folders, task);
   const auto rows = answers    ? answer_predictor(predictor, settings, trained)
                     : entities ? entity_predictor(predictor, settings, trained)
                                : class_predictor(predictor, settings, trained);

@@ -63,9 +63,9 @@ TrainerHooks Predictor::hooks() {
   return hooks;
 }
 
-Predictor::Predictor(PredictSettings& settings, const std::string& folder, MakeTask task)
+Predictor::Predictor(PredictSettings& settings, const ModelFolders& folders, MakeTask task)
     : settings_(settings),
-      model_(from_pretrained(real_file_system(), folder, {task, {}, false})),
+      model_(from_pretrained(real_file_system(), folders, {task, {}, false})),
       pool_(settings.pool_threads),
       length_(std::min(settings.max_seq_length, longest_text(model_))),
       backend_(open_device(settings.device_kind, {settings.pool_threads, false, warn})) {
@@ -73,8 +73,9 @@ Predictor::Predictor(PredictSettings& settings, const std::string& folder, MakeT
   const LoadReport& report = trainer_->load_report();
   if (!report.missing.empty())
     fail(ErrorCode::kInvalidData, "{}\nSuch a model predicts at random; fine-tune it first.",
-         to_string(report, *model_.model, folder));
-  if (!report.unexpected.empty()) warn(to_string(report, *model_.model, folder));
+         to_string(report, *model_.model, folders.weights));
+  if (!report.unexpected.empty() && folders.adapter.empty())  // a base may have another head
+    warn(to_string(report, *model_.model, folders.weights));
 }
 
 Predictions Predictor::predict(const TokenizedDataset& data) {

@@ -40,7 +40,7 @@ TrainedOn trained_on(FileSystem& fs, const std::string& folder);
 class Predictor {
  public:
   /// Errors: as from_pretrained and Trainer; kInvalidData for a model without a trained head.
-  Predictor(PredictSettings& settings, const std::string& folder, MakeTask task);
+  Predictor(PredictSettings& settings, const ModelFolders& folders, MakeTask task);
 
   const AutoModel& model() const { return model_; }
   ThreadPool& pool() { return pool_; }

@@ -34,12 +34,11 @@ class Qa {
   int run() {
     const std::string resume_from = run_.prepare_output(run_inputs(qa_));
     Backend& backend = run_.open_device();
-    FileSystem& fs = real_file_system();
     const HubSettings hub = run_.hub(qa_.token);
     const ModelFolders folders = fetch_folders(qa_, hub);
     read_data(hub);
     run_.check_metric(metric_names());
-    AutoModel model = from_pretrained(fs, folders, {question_answering, {}, false});
+    AutoModel model = load_model(folders, {question_answering, {}, false}, qa_, qa_.model_name_or_path);
     run_.bound_length(qa_.max_seq_length, model);
     make_features(*model.tokenizer);
     run_.check_ranks({{"validation questions", checksum(eval_)},

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "lathe/app/commands/shared_cores.h"
 #include "lathe/app/terminal/signals.h"
@@ -383,6 +384,42 @@ Terminal quiet_terminal(const TrainingArguments& args) {
   TerminalPort port = standard_port();
   port.out = [](std::string_view) {};
   return Terminal(log_level_from(args.log_level_replica), false, std::move(port));
+}
+
+AutoModel load_model(const ModelFolders& folders, const HeadOptions& head, const AdapterArguments& args,
+                     const std::string& name) {
+  AutoModel model = from_pretrained(real_file_system(), folders, head);
+  if (model.adapter) {
+    const AdapterArguments none;
+    const nn::AdapterOptions& there = model.adapter->options;
+    const auto check = [&](const char* flag, auto given, auto usual, auto found) {
+      if (given != usual && given != found)
+        fail(ErrorCode::kUsage, "--{}: found {}, but the adapter {} has {}, which holds: leave the flag out",
+             flag, given, name, found);
+    };
+    check("lora_r", args.lora_r, none.lora_r, there.rank);
+    check("lora_alpha", static_cast<double>(args.lora_alpha), static_cast<double>(none.lora_alpha),
+          there.alpha);
+    check("lora_dropout", args.lora_dropout, none.lora_dropout, there.dropout);
+    check("use_rslora", args.use_rslora, none.use_rslora, there.rslora);
+    if (args.lora_target_modules || args.lora_modules_to_save)
+      fail(ErrorCode::kUsage,
+           "--lora_target_modules, --lora_modules_to_save: the adapter {} says itself which: leave them out",
+           name);
+    return model;
+  }
+  if (!args.use_peft) return model;
+  Adapter adapter{.base = name};
+  if (const std::string folder = expand_home(name); real_file_system().is_directory(folder))
+    adapter.base = std::filesystem::absolute(folder).lexically_normal().string();
+  adapter.options = {.rank = args.lora_r,
+                     .alpha = static_cast<double>(args.lora_alpha),
+                     .dropout = args.lora_dropout,
+                     .rslora = args.use_rslora,
+                     .targets = args.lora_target_modules.value_or(std::vector<std::string>()),
+                     .modules_to_save = args.lora_modules_to_save.value_or(std::vector<std::string>())};
+  add_adapter(model, std::move(adapter), true);
+  return model;
 }
 
 void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model) {

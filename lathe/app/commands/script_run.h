@@ -20,6 +20,7 @@
 #include "lathe/report/model_card.h"
 #include "lathe/report/tracked_run.h"
 #include "lathe/text/python_format.h"
+#include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/trainer.h"
 
 namespace lathe {
@@ -145,13 +146,19 @@ ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
     return fetch_model(real_file_system(), name, script.model_revision, script.cache_dir.value_or(""), need,
                        hub);
   };
-  ModelFolders folders;
-  folders.weights = fetch(script.model_name_or_path, {true, !script.tokenizer_name});
-  folders.config = script.config_name ? fetch(*script.config_name, {false, false}) : folders.weights;
-  folders.tokenizer = script.tokenizer_name ? fetch(*script.tokenizer_name, {false, true}) : folders.weights;
+  const ModelNeed need{true, !script.tokenizer_name};
+  ModelFolders folders = folders_of(real_file_system(), fetch(script.model_name_or_path, need),
+                                    [&](const std::string& base) { return fetch(base, need); });
+  if (script.config_name) folders.config = fetch(*script.config_name, {false, false});
+  if (script.tokenizer_name) folders.tokenizer = fetch(*script.tokenizer_name, {false, true});
   folders.config_overrides = script.config_overrides.value_or("");
   return folders;
 }
+
+/// from_pretrained, with a new adapter if --use_peft asks for one.  name: how the user calls the model.
+/// Errors: also those of add_adapter; kUsage for settings that are not those of an adapter that is there.
+AutoModel load_model(const ModelFolders& folders, const HeadOptions& head, const AdapterArguments& args,
+                     const std::string& name);
 
 /// Reports weights that were missing or not used, one line each, as a warning or information.
 void say_load_report(ScriptRun& run, const Trainer& trainer, const AutoModel& model);

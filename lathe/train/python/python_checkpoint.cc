@@ -338,7 +338,7 @@ void read_groups(const Entries& root, const std::string& path, const std::vector
   if (first != decay || all != places.size())
     fail(ErrorCode::kInvalidData,
          "{}: found {} parameters with weight decay and {} without, this model trains {} and {}; resume with "
-         "the same model, labels and --freeze_base_model",
+         "the same model, labels, --freeze_base_model and --use_peft",
          path, first, all - first, decay, places.size() - decay);
   read_settings(decayed, path, out);
 }
