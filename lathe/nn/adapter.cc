@@ -20,19 +20,6 @@ std::string layer_of(const Parameter& weight) {
   return weight.name.substr(0, weight.name.size() - kWeight.size());
 }
 
-/// Whether `layer` is a module of that name, or inside of one.
-bool lies_in(const std::string& layer, const std::string& module) {
-  return ("." + layer + ".").find("." + module + ".") != std::string::npos;
-}
-
-bool is_target(const std::string& layer, const AdapterOptions& options) {
-  const auto any = [](const std::vector<std::string>& names, const auto& matches) {
-    return std::any_of(names.begin(), names.end(), matches);
-  };
-  return !any(options.modules_to_save, [&](const auto& name) { return lies_in(layer, name); }) &&
-         any(options.targets, [&](const auto& name) { return layer == name || layer.ends_with("." + name); });
-}
-
 /// Whether a module on the way to the parameter is named so.  As in PEFT a name also stands for all modules
 /// that end with it: "classifier" for DistilBERT's pre_classifier.
 bool is_saved(const std::string& parameter, const std::vector<std::string>& modules) {
@@ -40,6 +27,13 @@ bool is_saved(const std::string& parameter, const std::vector<std::string>& modu
     for (const std::string& name : modules)
       if (std::string_view(parameter).substr(0, dot).ends_with(name)) return true;
   return false;
+}
+
+/// What is trained whole has no adapter: PEFT would have both for DistilBERT's pre_classifier.
+bool is_target(const std::string& layer, const AdapterOptions& options) {
+  return !is_saved(layer + ".weight", options.modules_to_save) &&
+         std::any_of(options.targets.begin(), options.targets.end(),
+                     [&](const auto& name) { return layer == name || layer.ends_with("." + name); });
 }
 
 /// B [out, rank] among zeros where the rows of the other layers of the product are: [parts · out, rank].

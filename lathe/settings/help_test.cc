@@ -114,7 +114,7 @@ TEST(Help, TheTenFirstFlagsOfAScriptComeBeforeTheNamesOfAllOthers) {
       }
     EXPECT_EQ(first, 10u);
     EXPECT_GT(text.find("\nlogs:\n  --logging_strategy "), at);
-    EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 70);
+    EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 72);  // seven of adapters need two lines
   }
   // A command of a few flags has no first ones.
   const std::vector<Field<ShowSettings>> table = {{"json", &ShowSettings::json, "Print JSON."}};
