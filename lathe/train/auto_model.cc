@@ -152,27 +152,34 @@ AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
   return model;
 }
 
-bool is_programs_own(const AutoModel& model) {
+namespace {
+
+/// The model that the configuration makes; null if the given one is of another class.
+std::unique_ptr<TaskModel> made_again(const AutoModel& model) {
   try {
-    const auto twin = make_model(model.config, model.model->shared_task());
+    auto twin = make_model(model.config, model.model->shared_task());
     const TaskModel &made = *twin, &given = *model.model;
-    return typeid(made) != typeid(given);
+    return typeid(made) == typeid(given) ? std::move(twin) : nullptr;
   } catch (const Error&) {
-    return true;  // its configuration names no family
+    return nullptr;  // the configuration names no family
   }
 }
 
+}  // namespace
+
+bool is_programs_own(const AutoModel& model) { return made_again(model) == nullptr; }
+
 AutoModel twin_of(const AutoModel& model) {
-  if (is_programs_own(model))
+  std::unique_ptr<TaskModel> twin = made_again(model);
+  if (twin == nullptr)
     fail(ErrorCode::kUnsupported,
          "twin_of: found a model that is a program's own, expected one of from_pretrained or from_config; "
-         "make "
-         "it twice");
+         "make it twice");
   if (model.adapter) nn::adapt(*twin, model.adapter->options);
   return {.folder = model.folder,
           .config = model.config,
           .labels = model.labels,
-          .model = make_model(model.config, model.model->shared_task()),
+          .model = std::move(twin),
           .checkpoint = model.checkpoint,
           .tokenizer = model.tokenizer,
           .ignore_mismatched_sizes = model.ignore_mismatched_sizes,
