@@ -1,5 +1,5 @@
 // The flags of run_ner.py.
-#include "lathe/settings/argument_table.h"
+#include "lathe/settings/argument_table_adapters.h"
 
 namespace lathe {
 
@@ -7,7 +7,7 @@ const std::vector<Field<NerArguments>>& ner_fields() {
   using N = NerArguments;
   constexpr Grade M = Grade::kMust, X = Grade::kLathe;
   constexpr double kMostTokens = std::numeric_limits<int>::max();
-  static const std::vector<Field<N>> fields = {
+  static const std::vector<Field<N>> fields = with_adapter_rows<N>({
       {row_of("model_name_or_path"), &N::model_name_or_path},
       {row_of("config_name"), &N::config_name},
       {row_of("tokenizer_name"), &N::tokenizer_name},
@@ -71,7 +71,7 @@ const std::vector<Field<NerArguments>>& ner_fields() {
        X,
        "Longer sentences become windows that share so many tokens, and each word is labelled in one of them.",
        {.low = 0, .high = kMostTokens}},
-  };
+  });
   return fields;
 }
 

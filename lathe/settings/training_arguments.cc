@@ -339,6 +339,7 @@ std::vector<std::string> validate(NerArguments& args, const TrainingArguments& t
                                    {"validation_file", &args.validation_file},
                                    {"test_file", &args.test_file}})
     note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  check_adapter(args, training, notices);
   note_nothing_to_do(training, notices);
   return notices;
 }

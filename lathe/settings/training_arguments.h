@@ -165,7 +165,7 @@ struct QaArguments : AdapterArguments {
 };
 
 /// Model and data arguments of run_ner.py.
-struct NerArguments {
+struct NerArguments : AdapterArguments {
   std::string model_name_or_path;
   std::optional<std::string> config_name, config_overrides, tokenizer_name, cache_dir, token;
   std::string model_revision = "main";

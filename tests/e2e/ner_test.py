@@ -70,6 +70,22 @@ class Ner(CommandsCase):
         self.assertEqual((again / "model.safetensors").read_bytes(), (self.out / "model.safetensors").read_bytes())
         self.check_predictions()
 
+    def test_an_adapter_finds_the_same_entities_once_it_is_merged(self):
+        command = self.ner(self.out, "--use_peft", "--lora_target_modules", "all-linear", "--learning_rate", "2e-2")
+        self.works(command)
+        said = read(self.out / "adapter_config.json")
+        self.assertEqual((said["task_type"], said["modules_to_save"]), ("TOKEN_CLS", ["classifier", "score"]))
+        self.assertFalse((self.out / "model.safetensors").exists())
+        self.assertGreater(read(self.out / "all_results.json")["eval_f1"], 0.9)
+        self.works([cl.program(), "merge", str(self.out), "--output_dir", str(self.root / "merged")])
+        text = "the red bridge old city turns"
+        found, merged = (json.loads(self.lathe("predict", folder, text, "--json").stdout)["entities"]
+                         for folder in (self.out, self.root / "merged"))
+        self.assertEqual(len(found), 1)
+        for a, b in zip(found, merged, strict=True):
+            self.assertAlmostEqual(a.pop("score"), b.pop("score"), delta=1e-6)
+            self.assertEqual(a, b)
+
     def check_predictions(self):
         text = "the red bridge old city turns"
         self.assertEqual([line.split("\t")[::2] for line in self.lines("predict", self.out, text)], [["LOC", "15-23"]])

@@ -63,8 +63,8 @@ class Ner {
     choose_labels(config);
     run_.check_metric(metric_names());
     if (!train_.table.words_column.empty()) run_.learns_from({train_.table.words_column}, false);
-    AutoModel model =
-        from_pretrained(fs, folders, {token_labels, labels_.names(), ner_.ignore_mismatched_sizes});
+    AutoModel model = load_model(folders, {token_labels, labels_.names(), ner_.ignore_mismatched_sizes}, ner_,
+                                 ner_.model_name_or_path);
     model.tokenizer = load_words_tokenizer(folders.tokenizer, config.model_type);
     make_samples(model);
     run_.check_ranks({{"validation sentences", summary({&eval_.samples, 1})},
