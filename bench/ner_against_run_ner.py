@@ -154,7 +154,7 @@ class Comparison:
         ratios = sorted(ours[0] / theirs[0] for ours, theirs in zip(lathe, trainer))
         middle = lambda side, which: statistics.median(run[which] for run in side)
         threads = f", {torch.get_num_threads()} threads" if self.options.device == "cpu" else ""
-        found = {"subject": "against", "case": "NER beside run_ner, MiniLM, real lengths, batch 32", "variant": dtype,
+        found = {"subject": "against", "case": "NER next to run_ner, MiniLM, real lengths, batch 32", "variant": dtype,
                  "machine": self.options.machine, "commit": self.options.commit, "date": str(datetime.date.today()),
                  "command": f"bench/ner_against_run_ner.py --device {self.options.device} --dtypes {dtype} "
                             f"--rounds {self.options.rounds} --epochs {self.options.epochs}",

@@ -26,7 +26,7 @@ import tempfile
 
 from ner_against_run_ner import leave_out_a_fifth, read_sentences, run_lathe, trainer_arguments, trainer_of
 
-NAMES = {"english": "NER, English web text (UNER)", "chinese": "NER, Chinese (UNER)", "lora": "LoRA, MRPC"}
+LANGUAGES = {"english": "English", "chinese": "Chinese"}
 BATCH, MRPC_LENGTH = 32, 128
 
 
@@ -164,8 +164,9 @@ def rows_of(case, options):
         rows.append({
             "subject": "scores",
             "opponent": f"the Trainer on the same device, {options.dtype}, transformers {transformers.__version__}",
-            "case": f"{NAMES[case.name]}: {name}, `{options.device}`", "machine": options.machine,
-            "commit": options.commit, "date": str(datetime.date.today()),
+            "case": f"{'LoRA on MRPC' if case.name == 'lora' else 'NER ' + name}, `{options.device}`",
+            "variant": LANGUAGES.get(case.name, name), "machine": options.machine, "commit": options.commit,
+            "date": str(datetime.date.today()),
             "command": f"bench/scores_ner.py --cases {case.name} --device {options.device} --dtype {options.dtype} "
                        f"--epochs {options.epochs:g}" + (f" --lora_rate {case.rate}" if case.name == "lora" else ""),
             "lathe_scores": [round(score, 4) for score in scores[0]],

@@ -187,9 +187,12 @@ def scores(machines, rows):
         values = row.get("trainer_scores", [row.get("trainer_low"), row.get("trainer_high")])
         return f"{min(values):.4f} to {max(values):.4f}"
 
+    def each(group, figure, *more):
+        return " / ".join(figure(row, *more) for row in group)
+
     return table(("task", "machine", "Lathe, mean", "the Trainer, mean", "its seeds"),
-                 [(row["case"], machines[row["machine"]]["name"], mean(row, "lathe"), mean(row, "trainer"), limits(row))
-                  for row in rows])
+                 [(case(group), machines[group[0]["machine"]]["name"], each(group, mean, "lathe"),
+                   each(group, mean, "trainer"), each(group, limits)) for group in grouped(rows)])
 
 
 def page(machines, rows):
