@@ -86,6 +86,13 @@ class Ner(CommandsCase):
             self.assertAlmostEqual(a.pop("score"), b.pop("score"), delta=1e-6)
             self.assertEqual(a, b)
 
+    def test_labels_are_those_of_all_the_training_data(self):
+        first = "the O\nold B-LOC\ncity I-LOC\n\n"
+        self.train.write_text(first + self.train.read_text(encoding="utf-8"), encoding="utf-8")
+        self.works(self.ner(self.out, "--max_train_samples", "1", "--max_steps", "1"))
+        self.assertEqual(list(read(self.out / "config.json")["label2id"]), ["B-LOC", "B-ORG", "I-LOC", "I-ORG", "O"])
+        self.assertEqual(read(self.out / "all_results.json")["train_samples"], 1)
+
     def check_predictions(self):
         text = "the red bridge old city turns"
         self.assertEqual([line.split("\t")[::2] for line in self.lines("predict", self.out, text)], [["LOC", "15-23"]])

@@ -61,6 +61,7 @@ class Ner {
     const ModelConfig config = read_config(fs, folders);
     read_data(hub);
     choose_labels(config);
+    cut_parts();
     run_.check_metric(metric_names());
     if (!train_.table.words_column.empty()) run_.learns_from({train_.table.words_column}, false);
     AutoModel model = load_model(folders, {token_labels, labels_.names(), ner_.ignore_mismatched_sizes}, ner_,
@@ -133,22 +134,20 @@ class Ner {
                         hub);
   }
 
-  WordTable read(const std::vector<std::string>& paths, const char* what, bool tags_needed,
-                 const std::optional<int64_t>& limit) {
+  WordTable read(const std::vector<std::string>& paths, const char* what, bool tags_needed) {
     WordTable table =
         read_words(paths, {ner_.task_name, ner_.text_column_name, ner_.label_column_name, tags_needed});
     run_.say(LogLevel::kInfo,
              fmt::format("{} data: {}, words in {}, {}", what, paths.front(), table.words_from,
                          table.has_tags() ? "tags in " + table.tags_from : "without tags"));
-    if (limit) table.truncate(static_cast<size_t>(*limit));
     return table;
   }
 
   void read_data(const HubSettings& hub) {
     SplitFiles files = find_files(hub);
-    if (training_.do_train) train_.table = read(files["train"], "training", true, ner_.max_train_samples);
-    if (training_.do_eval) eval_.table = read(files["validation"], "validation", true, ner_.max_eval_samples);
-    if (training_.do_predict) test_.table = read(files["test"], "test", false, ner_.max_predict_samples);
+    if (training_.do_train) train_.table = read(files["train"], "training", true);
+    if (training_.do_eval) eval_.table = read(files["validation"], "validation", true);
+    if (training_.do_predict) test_.table = read(files["test"], "test", false);
   }
 
   /// Those of the training data; without a training those of the model, if it has labels of tokens.
@@ -174,7 +173,17 @@ class Ner {
                fmt::format("{}: was not trained for labels of words; train it before you use "
                            "what it predicts",
                            ner_.model_name_or_path));
-    for (Part* part : {&train_, &eval_, &test_}) part->ids = tag_ids(part->table, labels_);
+  }
+
+  /// The first sentences of each part.  All of the training data has said which labels there are, as in the
+  /// script.
+  void cut_parts() {
+    for (const auto& [part, limit] : {std::pair{&train_, ner_.max_train_samples},
+                                      {&eval_, ner_.max_eval_samples},
+                                      {&test_, ner_.max_predict_samples}}) {
+      if (limit) part->table.truncate(static_cast<size_t>(*limit));
+      part->ids = tag_ids(part->table, labels_);
+    }
   }
 
   void make_samples(const AutoModel& model) {
