@@ -75,13 +75,16 @@ std::string yaml(const std::string& text) {
 }
 
 std::string metadata(const CardFacts& facts, const std::string& name, const TrainerState& state) {
-  std::string out = "library_name: transformers\n";
+  std::string out = fmt::format("library_name: {}\n", facts.adapter ? "peft" : "transformers");
   const auto list = [&out](const char* key, const std::string& value) {
     if (!value.empty()) out += fmt::format("{}:\n- {}\n", key, yaml(value));
   };
   list("language", facts.language);
   if (facts.on_hub) out += fmt::format("base_model: {}\n", yaml(facts.base_model));
-  list("tags", "generated_from_trainer");
+  list("tags",
+       facts.adapter && facts.on_hub ? "base_model:adapter:" + facts.base_model : "generated_from_trainer");
+  if (facts.adapter && facts.on_hub) out += "- generated_from_trainer\n";
+  if (facts.adapter) out += "- lora\n- transformers\n";
   list("datasets", facts.dataset_tag);
   std::string tags, results;
   for (const auto& [title, value] : last_evaluation(state)) {

@@ -10,6 +10,7 @@ namespace lathe {
 struct CardFacts {
   std::string base_model;                          ///< name on the Hub, or a folder
   bool on_hub = false;                             ///< base_model is a name on the Hub
+  bool adapter = false;                            ///< only a LoRA adapter of base_model was trained
   std::string task, task_name;                     ///< "text-classification", "Text Classification"
   std::string language;                            ///< "en"
   std::string dataset, dataset_tag, dataset_args;  ///< "GLUE MRPC", "glue", "mrpc"

@@ -22,14 +22,14 @@ TEST(ModelCard, IsThatOfTheTrainer) {
   args.warmup_steps = 20;
   args.per_device_train_batch_size = 16;
   args.gradient_accumulation_steps = 2;
-  const CardFacts facts{"bert-base-cased",
-                        true,
-                        "text-classification",
-                        "Text Classification",
-                        "en",
-                        "GLUE MRPC",
-                        "glue",
-                        "mrpc"};
+  const CardFacts facts{.base_model = "bert-base-cased",
+                        .on_hub = true,
+                        .task = "text-classification",
+                        .task_name = "Text Classification",
+                        .language = "en",
+                        .dataset = "GLUE MRPC",
+                        .dataset_tag = "glue",
+                        .dataset_args = "mrpc"};
   const std::string mine = model_card(facts, args, state, 1), theirs = fs.read(kGolden + "card.md").value();
   const auto before_versions = [](const std::string& text) {
     return text.substr(0, text.find("- Transformers"));
@@ -49,6 +49,19 @@ TEST(ModelCard, ShowsEvaluationsOfARunWhoseLogLinesHaveTheRuntime) {
   const std::string table = card.substr(card.find("### Training results"));
   EXPECT_NE(table.find("| 0.75          | 1     | 3    | 0.5             |\n"), std::string::npos) << table;
   EXPECT_EQ(table.find("0.25"), std::string::npos) << table;
+}
+
+/// Source: peft 0.21, PeftModel.create_or_update_model_card.
+TEST(ModelCard, OfAnAdapterNamesItsBaseAsPeftDoes) {
+  const std::string card =
+      model_card({.base_model = "bert-base-cased", .on_hub = true, .adapter = true}, {}, {}, 1);
+  EXPECT_TRUE(
+      card.starts_with("---\nlibrary_name: peft\nbase_model: bert-base-cased\ntags:\n"
+                       "- 'base_model:adapter:bert-base-cased'\n- generated_from_trainer\n- lora\n"
+                       "- transformers\n"))
+      << card;
+  EXPECT_TRUE(model_card({.base_model = "models/mine", .adapter = true}, {}, {}, 1)
+                  .starts_with("---\nlibrary_name: peft\ntags:\n- generated_from_trainer\n- lora\n"));
 }
 
 TEST(ModelCard, TellsTheTokensThatWereSeen) {

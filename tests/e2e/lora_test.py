@@ -40,6 +40,10 @@ class Lora(cl.CommandsCase):
         self.works(self.adapter())
         text = "who opened the bridge who"
         shown = self.lathe("predict", self.out, text, "--json").stdout
+        info = self.lathe("info", self.out).stdout
+        self.assertIn(f"adapter         LoRA of {cl.MODEL}: r 8, alpha 8, dropout 0.1, scale 1\nlayers          query, value\n", info)
+        self.assertRegex(info, r"query\.lora_A\.weight +f32\[8, 32\]")
+        self.assertIn("library_name: peft\n", (self.out / "README.md").read_text())
         said = self.lathe("merge", self.out, "--output_dir", self.root / "merged").stdout
         self.assertIn("largest change of a logit on 3 sample texts", said)
         merged = json.loads(self.lathe("predict", self.root / "merged", text, "--json").stdout)

@@ -1,15 +1,18 @@
 // lathe tokenize, info, doctor, arguments.
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "lathe/app/check/device_check.h"
 #include "lathe/app/check/doctor.h"
 #include "lathe/app/commands/completion.h"
 #include "lathe/app/terminal/hub_terminal.h"
 #include "lathe/app/terminal/terminal.h"
 #include "lathe/data/table.h"
+#include "lathe/io/safetensors.h"
 #include "lathe/text/python_format.h"
 #include "lathe/text/visible_text.h"
-#include "lathe/train/auto_model.h"
+#include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/log_format.h"
 
 namespace lathe {
@@ -57,18 +60,42 @@ int tokenize(TokenizeSettings& settings, const Call& call) {
   return 0;
 }
 
+void print_tensors(const std::vector<std::string>& names,
+                   const std::function<const TensorView*(const std::string& name)>& find) {
+  int64_t total = 0;
+  size_t bytes = 0;
+  for (const std::string& name : names) {
+    total += elements(find(name)->shape);
+    bytes += find(name)->bytes.size();
+  }
+  fmt::print("weights         {} tensors, {} elements, {} bytes\n", names.size(), with_commas(total),
+             with_commas(static_cast<int64_t>(bytes)));
+  for (const std::string& name : names)
+    fmt::print("  {:<60} {}\n", visible_line(name), to_string(Type{find(name)->dtype, find(name)->shape}));
+}
+
+void print_adapter(const Adapter& adapter, const ModelFolders& folders) {
+  const nn::AdapterOptions& options = adapter.options;
+  fmt::print("adapter         LoRA of {}: r {}, alpha {}, dropout {}, scale {:.4g}\n",
+             visible_line(folders.weights), options.rank, options.alpha, options.dropout, options.scale());
+  fmt::print("layers          {}\n", visible_line(fmt::format("{}", fmt::join(options.targets, ", "))));
+  fmt::print("trained whole   {}\n",
+             visible_line(fmt::format("{}", fmt::join(options.modules_to_save, ", "))));
+}
+
 int info(InfoSettings&, const Call& call) {
   if (call.words.size() != 1) call.refuse("expected a model folder");
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
-  const ModelConfig c = read_model_config(fs, folder);
+  const ModelFolders folders = folders_of(fs, folder, [](const auto& base) { return named_model(base); });
+  const ModelConfig c = read_config(fs, folders);
   fmt::print("folder          {}\n", visible_line(folder));
   fmt::print("model           {}: {} layers, {} columns, {} heads, {} inner columns, {} positions\n",
              visible_line(c.model_type), c.num_hidden_layers, c.hidden_size, c.num_attention_heads,
              c.intermediate_size, c.max_position_embeddings);
   fmt::print("architectures   {}\n",
              python_json(c.json->value("architectures", nlohmann::json::array()), -1));
-  const Tokenizer tokenizer = Tokenizer::load(folder);
+  const Tokenizer tokenizer = Tokenizer::load(folders.tokenizer);
   fmt::print("tokenizer       {} tokens, at most {} per text; the model has {} embeddings\n",
              tokenizer.vocab_size(), with_commas(tokenizer.model_max_length()), c.vocab_size);
   if (names_labels(c)) {
@@ -77,19 +104,14 @@ int info(InfoSettings&, const Call& call) {
       labels += (labels.empty() ? "" : ", ") + visible_line(label);
     fmt::print("labels          {}\n", labels);
   }
-  const auto checkpoint = open_checkpoint(fs, folder);
-  int64_t total = 0, bytes = 0;
-  for (const std::string& name : checkpoint->names()) {
-    const TensorView* view = checkpoint->find(name);
-    total += elements(view->shape);
-    bytes += static_cast<int64_t>(view->bytes.size());
+  if (folders.adapter.empty()) {
+    const auto checkpoint = open_checkpoint(fs, folder);
+    print_tensors(checkpoint->names(), [&](const std::string& name) { return checkpoint->find(name); });
+    return 0;
   }
-  fmt::print("weights         {} tensors, {} elements, {} bytes\n", checkpoint->names().size(),
-             with_commas(total), with_commas(bytes));
-  for (const std::string& name : checkpoint->names()) {
-    const TensorView* view = checkpoint->find(name);
-    fmt::print("  {:<60} {}\n", visible_line(name), to_string(Type{view->dtype, view->shape}));
-  }
+  print_adapter(read_adapter_config(fs, folder), folders);
+  const SafetensorsFile file = SafetensorsFile::open(fs, join_path(folder, kAdapterFile));
+  print_tensors(file.names(), [&](const std::string& name) { return file.find(name); });
   return 0;
 }
 
