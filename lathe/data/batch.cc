@@ -37,7 +37,7 @@ template <typename T>
 void gather(const Tensor& from, const std::vector<T>& values, const TokenizedDataset& data,
             std::span<const int32_t> samples, int64_t tokens, std::vector<T>& to) {
   to.clear();
-  const bool by_token = from.extent == Extent::kToken;
+  const bool by_token = from.extent != Extent::kRow;
   for (const int32_t i : samples) {
     const int64_t first = by_token ? data.begins[i] : i, count = by_token ? data.length(i) : 1;
     const auto begin = values.begin() + first * from.width;
@@ -46,19 +46,39 @@ void gather(const Tensor& from, const std::vector<T>& values, const TokenizedDat
   if (by_token) to.resize(static_cast<size_t>(tokens * from.width), T{kIgnored});
 }
 
-void gather(const TokenizedDataset& data, std::span<const int32_t> samples, PackedBatch& out) {
+void gather(const TokenizedDataset& data, std::span<const int32_t> samples, TokenRounding rounding,
+            PackedBatch& out) {
   out.tensors.clear();
+  out.scored = out.real_scored = 0;
   for (const Tensor& from : data.tensors) {
     if (from.size() == 0) continue;
-    if (const auto* ints = std::get_if<std::vector<int32_t>>(&from.values))
-      gather(from, *ints, data, samples, out.tokens, out.tensors.ints(from.name, from.extent));
-    else
+    if (const auto* ints = std::get_if<std::vector<int32_t>>(&from.values)) {
+      std::vector<int32_t>& to = out.tensors.ints(from.name, from.extent);
+      gather(from, *ints, data, samples, out.tokens, to);
+      if (from.extent == Extent::kScored) keep_scored(rounding, to, out);
+    } else {
       gather(from, std::get<std::vector<float>>(from.values), data, samples, out.tokens,
              out.tensors.floats(from.name, from.width));
+    }
   }
 }
 
 }  // namespace
+
+void keep_scored(TokenRounding rounding, std::vector<int32_t>& labels, PackedBatch& out) {
+  std::vector<int32_t>& index = out.tensors.ints("scored_index", Extent::kScored);
+  index.clear();
+  for (int32_t token = 0; token < out.real_tokens(); ++token)
+    if (const int32_t label = labels[static_cast<size_t>(token)]; label >= 0) {
+      labels[index.size()] = label;
+      index.push_back(token);
+    }
+  out.real_scored = static_cast<int>(index.size());
+  out.scored = static_cast<int>(rounding(std::max(1, out.real_scored)));
+  labels.resize(index.size());
+  labels.resize(static_cast<size_t>(out.scored), kIgnored);
+  index.resize(static_cast<size_t>(out.scored), 0);
+}
 
 void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, const PackOptions& options,
                 PackedBatch& out) {
@@ -74,7 +94,7 @@ void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, 
   for (auto* list : {&out.input_ids, &out.token_type_ids, &out.position_ids, &out.sample_ids})
     list->resize(padded, 0);
   out.tokens = static_cast<int>(padded);
-  gather(data, samples, out);
+  gather(data, samples, options.rounding, out);
   out.samples.assign(samples.begin(), samples.end());
   out.all_input_ids.clear();
 }

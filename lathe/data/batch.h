@@ -14,6 +14,8 @@ struct PackedBatch {
   int rows = 0;    ///< B
   int tokens = 0;  ///< N, as PackOptions::rounding has it
   int longest_row = 0;
+  int scored = 0;       ///< M: tokens that are scored, as PackOptions::rounding has it; 0: no such tensor
+  int real_scored = 0;  ///< without the filling, which is token 0 with the label −100
 
   std::vector<int32_t> input_ids, token_type_ids;  ///< [N]
   std::vector<int32_t> position_ids;               ///< [N] from 0 in every row
@@ -21,7 +23,8 @@ struct PackedBatch {
   std::vector<int32_t> cu_seqlens;  ///< [B+1] where rows begin
   std::vector<int32_t> cls_index;   ///< [B] first token of every row
 
-  TensorList tensors;  ///< those of the data set: [B · width], or [N · width] with −100 in the filling
+  /// Those of the data set, −100 in the filling: [B · width], [N · width] or [M]; and scored_index [M].
+  TensorList tensors;
   std::vector<int32_t> samples;  ///< [B] which samples of the data set they are
   /// [ranks · N] input_ids of the batches that all ranks have at the same time, by rank; empty if one process
   /// trains by itself.
@@ -43,6 +46,9 @@ struct PackOptions {
 /// Errors: kUsage for an index outside the data set or a rounding to less than 1.
 void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, const PackOptions& options,
                 PackedBatch& out);
+
+/// Keeps of `labels`, [N], those of tokens that have one, and the places of these in the batch.
+void keep_scored(TokenRounding rounding, std::vector<int32_t>& labels, PackedBatch& out);
 
 /// Fills all_input_ids of a packed batch from the samples of each rank's.  They are of one size: N of `out`.
 /// Errors: kInternal if a rank has more tokens.

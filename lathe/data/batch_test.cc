@@ -50,6 +50,20 @@ TEST(PackBatch, OfDataWithoutATensorABatchHasNone) {
   EXPECT_NE(b.tensors.find("start_positions"), nullptr);
 }
 
+TEST(PackBatch, OfScoredTokensABatchHasTheirPlacesAndLabels) {
+  TokenizedDataset d = toy();
+  d.tensors.ints("labels", Extent::kScored) = {-100, 1, -100, -100, -100, -100, 2, -100, 3, -100};
+  PackedBatch b;
+  pack_batch(d, Ints{2, 0}, {.rounding = {4, 4}}, b);
+  EXPECT_EQ(b.real_scored, 3);
+  EXPECT_EQ(b.scored, 4);
+  EXPECT_EQ(std::as_const(b).tensors.ints("scored_index"), (Ints{1, 3, 6, 0}));
+  EXPECT_EQ(std::as_const(b).tensors.ints("labels"), (Ints{2, 3, 1, -100}));
+  pack_batch(d, Ints{1}, {.rounding = {4, 4}}, b);  // none is scored: the filling
+  EXPECT_EQ(b.real_scored, 0);
+  EXPECT_EQ(std::as_const(b).tensors.ints("labels"), Ints(4, -100));
+}
+
 TEST(PackBatch, PutsRowsSideBySide) {
   PackedBatch b;
   pack_batch(toy(), Ints{2, 0}, {.rounding = {4, 4}, .first_ordinal = 16}, b);

@@ -11,8 +11,9 @@
 
 namespace lathe {
 
-/// What a tensor has values for.
-enum class Extent : uint8_t { kRow, kToken };
+/// What a tensor has values for.  kScored: tokens, of which a batch keeps those with a value that is not
+/// negative, and their places as "scored_index".
+enum class Extent : uint8_t { kRow, kToken, kScored };
 
 /// Values of samples or tokens under the name that Hugging Face gives them: what a task learns from.
 struct Tensor {
@@ -65,7 +66,7 @@ class TensorList {
   /// Keeps the values of the first samples, which have this many tokens.
   void truncate(int64_t samples, int64_t tokens) {
     for (Tensor& tensor : tensors_) {
-      const int64_t kept = tensor.width * (tensor.extent == Extent::kToken ? tokens : samples);
+      const int64_t kept = tensor.width * (tensor.extent == Extent::kRow ? samples : tokens);
       std::visit([&](auto& list) { list.resize(std::min(list.size(), static_cast<size_t>(kept))); },
                  tensor.values);
     }

@@ -13,9 +13,12 @@ std::string gib(uint64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<d
 /// A bucket of `rows` rows whose length is the mean of those in `bucket`.
 Bucket with_rows(Bucket bucket, int64_t rows, TokenRounding rounding) {
   // In double: the product of two large sizes may exceed 64 bits.
-  const double tokens =
-      static_cast<double>(bucket.tokens) / static_cast<double>(bucket.rows) * static_cast<double>(rows);
-  return {rounding(static_cast<int64_t>(std::ceil(tokens))), rows};
+  const auto share = [&](int64_t of) {
+    const double part =
+        static_cast<double>(of) / static_cast<double>(bucket.rows) * static_cast<double>(rows);
+    return rounding(static_cast<int64_t>(std::ceil(part)));
+  };
+  return {share(bucket.tokens), rows, bucket.scored > 0 ? share(bucket.scored) : 0};
 }
 
 /// The most rows, up to `most`, that fit.  By halving: more rows take more memory.

@@ -26,20 +26,21 @@ uint64_t bytes_of_earlier_runs(const Program& program) {
 }  // namespace
 
 CompiledProgram::CompiledProgram(std::unique_ptr<Program> traced, std::unique_ptr<Executable> compiled)
-    : program(std::move(traced)), executable(std::move(compiled)) {
-  places_.fill(-1);
-  for (size_t place = 0; place < program->outputs().size(); ++place)
-    for (size_t output = 0; output < kOutputNames.size(); ++output)
-      if (program->outputs()[place].first == kOutputNames[output]) places_[output] = static_cast<int>(place);
+    : program(std::move(traced)), executable(std::move(compiled)) {}
+
+int CompiledProgram::place(std::string_view output) const {
+  const auto& outputs = program->outputs();
+  for (size_t place = 0; place < outputs.size(); ++place)
+    if (outputs[place].first == output) return static_cast<int>(place);
+  return -1;
 }
 
-Status CompiledProgram::read(Event event, Output output, std::span<std::byte> destination) const {
-  if (!gives(output))
-    return {ErrorCode::kInternal, fmt::format("the program does not give {}", name_of(output))};
+Status CompiledProgram::read(Event event, std::string_view output, std::span<std::byte> destination) const {
+  if (!gives(output)) return {ErrorCode::kInternal, fmt::format("the program does not give {}", output)};
   return executable->read(event, static_cast<size_t>(place(output)), destination);
 }
 
-const Type& CompiledProgram::type(Output output) const {
+const Type& CompiledProgram::type(std::string_view output) const {
   return program->type(program->outputs().at(static_cast<size_t>(place(output))).second);
 }
 
@@ -54,6 +55,7 @@ ProgramCache::Planned ProgramCache::planned(const Work& work, int64_t recompute_
          "--freeze_base_model does; give each a model of its own");
   ProgramOptions options = options_;
   options.targets = work.targets;
+  options.scores = work.scores;
   options.base_given = work.base_given;
   if (work.kind == ProgramKind::kEvaluate) options.quantization = work.quantization;
   options.dtype = work.dtype.value_or(options.dtype);

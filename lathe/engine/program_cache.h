@@ -1,10 +1,10 @@
 #pragma once
-#include <array>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lathe/engine/memory_need.h"
 #include "lathe/engine/parameters.h"
@@ -17,27 +17,26 @@ namespace lathe {
 struct Work {
   ProgramKind kind = ProgramKind::kStep;
   Bucket bucket;
-  bool targets = true, base_given = false;
+  bool targets = true, scores = true, base_given = false;   ///< scores: kEvaluate gives the logits
   nn::Quantization quantization = nn::Quantization::kNone;  ///< of kEvaluate; others have the session's
   std::optional<DType> dtype;                               ///< of activations, if not that of training
   auto operator<=>(const Work&) const = default;
 };
 
-/// A program and what runs it.  Its outputs have names, which are looked up once, here.
+/// A program and what runs it.
 struct CompiledProgram {
   CompiledProgram(std::unique_ptr<Program> traced, std::unique_ptr<Executable> compiled);
-  bool gives(Output output) const { return place(output) >= 0; }
+  bool gives(std::string_view output) const { return place(output) >= 0; }
   /// As Executable::read.  Errors: kInternal if the program does not have this output.
-  Status read(Event event, Output output, std::span<std::byte> destination) const;
+  Status read(Event event, std::string_view output, std::span<std::byte> destination) const;
   /// The type of an output that the program has.
-  const Type& type(Output output) const;
+  const Type& type(std::string_view output) const;
 
   std::unique_ptr<const Program> program;
   std::unique_ptr<Executable> executable;
 
  private:
-  int place(Output output) const { return places_[static_cast<size_t>(output)]; }
-  std::array<int, kOutputNames.size()> places_{};  // index among the program's outputs; −1: not there
+  int place(std::string_view output) const;  // index among the program's outputs; −1: not there
 };
 
 /// The programs of a session by purpose: traced, planned, given memory, compiled, and kept.  They share one

@@ -35,13 +35,11 @@ class Builder {
     if (kind == ProgramKind::kUpdate) {
       update_from_sums();
     } else if (kind == ProgramKind::kBase) {
-      output(Output::kBase, base(false));
+      output(kBaseRows, base(false));
     } else if (kind == ProgramKind::kEvaluate) {
-      const Value logits = forward(false);
-      output(Output::kLogits, logits);
-      if (options_.targets) output(Output::kLoss, loss(logits));
+      evaluate(forward(false));
     } else {
-      const Value loss = this->loss(forward(true));
+      const Value loss = this->loss(forward(true)).loss;
       if (kind == ProgramKind::kStep)
         step(loss);
       else
@@ -53,11 +51,10 @@ class Builder {
 
  private:
   Value flat(const char* name, int64_t size) { return program_->state(name, {DType::f32, {size}}); }
-  void output(Output output, Value value) { program_->output(name_of(output), value); }
+  void output(const char* name, Value value) { program_->output(name, value); }
   Value ints(const char* name, int64_t size) { return program_->input(name, {DType::i32, {size}}); }
 
-  /// Logits.
-  Value forward(bool training) {
+  HeadOutput forward(bool training) {
     const Value base = this->base(training);
     trace_.quantization = nn::Quantization::kNone;
     return model_.head(base);
@@ -91,7 +88,7 @@ class Builder {
                                         : program_->state(at.state, {at.dtype, shape}));
       if (trainable) trainable_.push_back(trace_.blocks.back());
     }
-    trace_.inputs = &inputs_.emplace(*program_, bucket_.tokens, bucket_.rows);
+    trace_.inputs = &inputs_.emplace(*program_, bucket_.tokens, bucket_.rows, bucket_.scored);
     trace_.dtype = options_.dtype;
     trace_.training = training;
     trace_.quantization = options_.quantization;
@@ -99,18 +96,27 @@ class Builder {
     tracing_.emplace(model_, trace_);
   }
 
-  Value loss(Value scores) {
-    return model_.task().loss(scores, *inputs_, {.smoothing = options_.label_smoothing});
+  LossAndCorrect loss(const HeadOutput& head) {
+    return model_.task().loss(head, *inputs_, {.smoothing = options_.label_smoothing});
+  }
+
+  void evaluate(const HeadOutput& head) {
+    if (options_.scores)
+      output(kLogits, head.scores ? head.scores : cast(linear(head.rows, head.table, head.bias), DType::f32));
+    if (!options_.targets) return;
+    const LossAndCorrect found = loss(head);
+    output(kLoss, found.loss);
+    if (found.correct) output(kCorrect, found.correct);
   }
 
   /// The loss is shared before the backward pass: sums over ranks are made in the order of their nodes.
   void step(Value loss) {
     const bool alone = options_.ranks == 1;
     const Value mean = alone ? loss : shared_loss(loss);
-    if (alone) output(Output::kLoss, loss);
+    if (alone) output(kLoss, loss);
     std::vector<Value> gradients = backward(loss);
     if (options_.rounded_gradients) round_weights(gradients);
-    output(Output::kGradNorm, update(joined(alone ? gradients : summed(gradients)), mean));
+    output(kGradNorm, update(joined(alone ? gradients : summed(gradients)), mean));
   }
 
   /// Gradients in the order of the layout as flat tensors; one run of them may be rounded.
@@ -167,7 +173,7 @@ class Builder {
     const Value keep = program_->input("keep", {DType::f32, {1}});
     program_->emit(op::accumulate, {flat("gradients", layout_.trainable), gradients, keep});
     if (options_.ranks == 1)
-      output(Output::kLoss, loss);
+      output(kLoss, loss);
     else
       program_->emit(op::accumulate, {flat("loss", 1), loss, keep});
   }
@@ -178,7 +184,7 @@ class Builder {
       mean = shared_loss(flat("loss", 1));
       gradients = summed(gradients);
     }
-    output(Output::kGradNorm, update({gradients}, mean));
+    output(kGradNorm, update({gradients}, mean));
   }
 
   /// Outputs the mean over the ranks and, from the same exchange, stop; returns the mean.
@@ -187,8 +193,8 @@ class Builder {
     const Value both = program_->emit(op::concat, {scale(loss, 1.0 / options_.ranks), stop})[0];
     const Value sums = program_->emit(op::all_reduce, {both})[0];
     const Value mean = slice(sums, 0, {1});
-    output(Output::kLoss, mean);
-    output(Output::kStop, slice(sums, 1, {1}));
+    output(kLoss, mean);
+    output(kStop, slice(sums, 1, {1}));
     return mean;
   }
 

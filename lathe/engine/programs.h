@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <memory>
 
 #include "lathe/models/task_model.h"
@@ -19,18 +18,17 @@ enum class ProgramKind {
   kStep,        ///< forward, backward, clip, optimizer; outputs loss, grad_norm
   kAccumulate,  ///< forward, backward, gradients = keep · gradients + new ones; output loss
   kUpdate,      ///< clip and optimizer on the accumulated gradients; output grad_norm
-  kEvaluate,    ///< forward without dropout; outputs logits and, if there are targets, loss
-  kBase,        ///< forward of the base without dropout; output base
+  kEvaluate,  ///< forward without dropout; outputs logits if wanted and, if there are targets, loss, correct
+  kBase,      ///< forward of the base without dropout; output base
 };
 
-/// The outputs of programs.  Each is requested by its name; their order has no meaning.
-enum class Output { kLoss, kStop, kGradNorm, kLogits, kBase };
-inline constexpr std::array<const char*, 5> kOutputNames{"loss", "stop", "grad_norm", "logits", "base"};
-inline const char* name_of(Output output) { return kOutputNames[static_cast<size_t>(output)]; }
+/// The outputs of programs, by name; their order has no meaning.
+inline constexpr const char *kLoss = "loss", *kStop = "stop", *kGradNorm = "grad_norm", *kLogits = "logits",
+                            *kCorrect = "correct", *kBaseRows = "base";
 
-/// The shapes for which a program is traced: N packed tokens, B rows.
+/// The shapes for which a program is traced: N packed tokens, B rows, M tokens that are scored.
 struct Bucket {
-  int64_t tokens = 0, rows = 0;
+  int64_t tokens = 0, rows = 0, scored = 0;
   auto operator<=>(const Bucket&) const = default;
 };
 
@@ -39,6 +37,7 @@ struct ProgramOptions {
   OptimizerOptions optimizer;
   bool own_head_rate = false;   ///< the head has a learning rate of its own: an input head_hyper
   bool targets = true;          ///< kEvaluate: also the loss
+  bool scores = true;           ///< kEvaluate: also the logits
   double label_smoothing = 0;   ///< Task::LossOptions::smoothing
   int64_t recompute_every = 0;  ///< nn::Trace's, in training
   bool base_given = false;      ///< only the head runs: the base's output is an input

@@ -47,10 +47,10 @@ std::vector<BatchScores> scores_in(std::span<const std::byte> bytes) {
   std::vector<BatchScores> all;
   while (!bytes.empty()) {
     BatchScores& scores = all.emplace_back();
-    int64_t sizes[3];
+    int64_t sizes[4];
     take(bytes, &scores.loss, 1);
-    take(bytes, sizes, 3);
-    scores.rows = sizes[0], scores.units = sizes[1];
+    take(bytes, sizes, 4);
+    scores.rows = sizes[0], scores.units = sizes[1], scores.correct = sizes[3];
     scores.logits.resize(static_cast<size_t>(sizes[2]));
     take(bytes, scores.logits.data(), scores.logits.size());
   }
@@ -197,9 +197,10 @@ std::vector<BatchScores> gather_scores(ProcessGroup* group, std::vector<BatchSco
   if (group == nullptr) return mine;
   std::vector<std::byte> bytes;
   for (const BatchScores& scores : mine) {
-    const int64_t sizes[3] = {scores.rows, scores.units, static_cast<int64_t>(scores.logits.size())};
+    const int64_t sizes[4] = {scores.rows, scores.units, static_cast<int64_t>(scores.logits.size()),
+                              scores.correct};
     put(bytes, &scores.loss, 1);
-    put(bytes, sizes, 3);
+    put(bytes, sizes, 4);
     put(bytes, scores.logits.data(), scores.logits.size());
   }
   std::vector<std::vector<BatchScores>> all;

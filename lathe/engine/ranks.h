@@ -56,8 +56,9 @@ class Checksum {
 /// Scores of one batch of an evaluation.
 struct BatchScores {
   double loss = 0;
-  int64_t rows = 0;   ///< samples
-  int64_t units = 0;  ///< what has scores: samples, or tokens
+  int64_t rows = 0;     ///< samples
+  int64_t units = 0;    ///< what has scores: samples, or tokens
+  int64_t correct = 0;  ///< of the units, where the task counts
   std::vector<float> logits;
 };
 /// The scores of all batches in their order: rank b mod size scored batch b of the data set.

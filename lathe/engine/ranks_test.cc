@@ -108,7 +108,7 @@ TEST(Ranks, HaveTheScoresOfAllBatchesInTheirOrder) {
       std::vector<BatchScores> mine;  // of five batches
       for (int batch = r; batch < 5; batch += 3) {
         const float score = static_cast<float>(batch);
-        mine.push_back({score / 4, batch, 2 * batch, {score, score / 2}});
+        mine.push_back({score / 4, batch, 2 * batch, 3 * batch, {score, score / 2}});
       }
       return gather_scores(g, mine);
     });
@@ -120,6 +120,7 @@ TEST(Ranks, HaveTheScoresOfAllBatchesInTheirOrder) {
       EXPECT_EQ(scores.loss, score / 4);
       EXPECT_EQ(scores.rows, batch);
       EXPECT_EQ(scores.units, 2 * batch);
+      EXPECT_EQ(scores.correct, 3 * batch);
     }
   }
 }

@@ -45,39 +45,58 @@ Session::Pending Session::update(const StepScalars& scalars) {
 
 Session::Outcome Session::collect(const Pending& pending) const {
   Outcome outcome;
-  const auto take = [&](Output output, float& value) {
+  const auto take = [&](const char* output, float& value) {
     if (pending.gives(output))
       pending.compiled->read(pending.event, output, std::as_writable_bytes(std::span(&value, 1))).check();
   };
-  take(Output::kLoss, outcome.loss);
-  take(Output::kStop, outcome.stop);
-  take(Output::kGradNorm, outcome.grad_norm);
+  take(kLoss, outcome.loss);
+  take(kStop, outcome.stop);
+  take(kGradNorm, outcome.grad_norm);
   return outcome;
 }
 
 void Session::run_base(const PackedBatch& batch, std::vector<std::byte>& rows) {
   const Pending pending = run({.kind = ProgramKind::kBase, .targets = false}, &batch, {});
   rows.resize(static_cast<size_t>(model_.per_token() ? batch.tokens : batch.rows) * base_row_bytes());
-  pending.compiled->read(pending.event, Output::kBase, rows).check();
+  pending.compiled->read(pending.event, kBaseRows, rows).check();
 }
 
 size_t Session::base_row_bytes() const {
   return static_cast<size_t>(model_.hidden_size()) * size_of(options_.program.dtype);
 }
 
+Work Session::evaluation(const PackedBatch& batch, bool scores, std::optional<DType> dtype,
+                         nn::Quantization quantization) const {
+  if (dtype == options_.program.dtype) dtype.reset();
+  return {.kind = ProgramKind::kEvaluate,
+          .targets = model_.task().is_labelled(batch.tensors),
+          .scores = scores,
+          .quantization = quantization,
+          .dtype = dtype};
+}
+
 float Session::evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base,
                         std::optional<DType> dtype, nn::Quantization quantization) {
-  if (dtype == options_.program.dtype) dtype.reset();
-  const Work work{.kind = ProgramKind::kEvaluate,
-                  .targets = model_.task().is_labelled(batch.tensors),
-                  .quantization = quantization,
-                  .dtype = dtype};
-  const Pending pending = run(work, &batch, {}, base);
-  const Type& type = pending.compiled->type(Output::kLogits);
+  const Pending pending = run(evaluation(batch, true, dtype, quantization), &batch, {}, base);
+  const Type& type = pending.compiled->type(kLogits);
   logits.resize(static_cast<size_t>(elements(type)));
-  pending.compiled->read(pending.event, Output::kLogits, std::as_writable_bytes(std::span(logits))).check();
-  if (type.shape[0] == batch.tokens) logits.resize(static_cast<size_t>(batch.real_tokens() * type.shape[1]));
+  pending.compiled->read(pending.event, kLogits, std::as_writable_bytes(std::span(logits))).check();
+  logits.resize(static_cast<size_t>(rows_of_scores(batch) * type.shape[1]));
   return collect(pending).loss;
+}
+
+Session::Counted Session::count(const PackedBatch& batch, BaseRows base, std::optional<DType> dtype,
+                                nn::Quantization quantization) {
+  const Pending pending = run(evaluation(batch, false, dtype, quantization), &batch, {}, base);
+  Counted found{.loss = collect(pending).loss};
+  pending.compiled->read(pending.event, kCorrect, std::as_writable_bytes(std::span(&found.correct, 1)))
+      .check();
+  return found;
+}
+
+int64_t Session::rows_of_scores(const PackedBatch& batch) const {
+  if (batch.scored > 0) return batch.real_scored;
+  return model_.per_token() ? batch.real_tokens() : batch.rows;
 }
 
 Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepScalars& scalars,
@@ -88,7 +107,7 @@ Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepSca
          model_.task().targets()[0].words);
   inputs_.set(batch, scalars, base);
   work.base_given = !base.empty();
-  if (batch != nullptr) work.bucket = {batch->tokens, batch->rows};
+  if (batch != nullptr) work.bucket = {batch->tokens, batch->rows, batch->scored};
   if (work.base_given && !model_.per_token())
     work.bucket.tokens = 0;  // one program for batches of any length
   const int64_t longest = programs_.longest_row(work.kind);

@@ -23,7 +23,7 @@ class Session {
   struct Pending {
     std::shared_ptr<const CompiledProgram> compiled;
     Event event;
-    bool gives(Output output) const { return compiled->gives(output); }
+    bool gives(std::string_view output) const { return compiled->gives(output); }
   };
   /// 0 if the run does not have it.
   struct Outcome {
@@ -58,13 +58,22 @@ class Session {
   Outcome collect(const Pending& pending) const;
 
   /// Forward pass without dropout, in `dtype` if given. logits: in the shape of the head (HeadKind), without
-  /// the tokens after the last row.  Returns the loss if the batch has targets, else 0. quantization: of the
-  /// base's linear layers.
+  /// the filling.  Returns the loss if the batch has targets, else 0. quantization: of the base's linear
+  /// layers.
   float evaluate(const PackedBatch& batch, std::vector<float>& logits, BaseRows base = {},
                  std::optional<DType> dtype = {}, nn::Quantization quantization = nn::Quantization::kNone);
+  struct Counted {
+    float loss = 0;
+    int32_t correct = 0;  ///< of batch.real_scored
+  };
+  /// The same for a task over a vocabulary, of which no logits exist whole.
+  Counted count(const PackedBatch& batch, BaseRows base = {}, std::optional<DType> dtype = {},
+                nn::Quantization quantization = nn::Quantization::kNone);
   /// Runs only the base, without dropout.  Rows as in BaseRows.
   void run_base(const PackedBatch& batch, std::vector<std::byte>& rows);
   size_t base_row_bytes() const;
+  /// The rows of logits that `evaluate` gives for a batch.
+  int64_t rows_of_scores(const PackedBatch& batch) const;
 
   Backend& backend() const { return backend_; }
   const TaskModel& model() const { return model_; }
@@ -80,6 +89,8 @@ class Session {
     std::shared_ptr<const CompiledProgram> compiled;
     const Slot& slot;
   };
+  Work evaluation(const PackedBatch& batch, bool scores, std::optional<DType> dtype,
+                  nn::Quantization quantization) const;
   Ready ready(Work work, const PackedBatch* batch, const StepScalars& scalars, BaseRows base);
   Pending run(const Work& work, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {});
 

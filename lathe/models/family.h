@@ -46,7 +46,9 @@ struct ClassifierHead {
 
 /// A head over the vocabulary, tied to the word embeddings.
 struct MaskedLmHead {
-  const char *bias, *dense, *norm;
+  const char *bias, *dense, *norm, *decoder;
+  const char* activation = nullptr;  ///< null: hidden_act
+  bool bias_last = false;            ///< declared after the norm
 };
 
 /// What sets one family of encoders apart from BERT: numbers and names.  All but `modern` ones normalise

@@ -28,8 +28,11 @@ std::vector<std::string> spellings(const std::string& name, const std::string& b
 
 /// Buffers, and tensors tied to others.
 bool says_nothing_new(const std::string& name) {
-  return name.ends_with("embeddings.position_ids") || name.ends_with("cls.predictions.decoder.weight") ||
-         name.ends_with("cls.predictions.decoder.bias");
+  for (const char* end :
+       {"embeddings.position_ids", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias",
+        "lm_head.decoder.weight", "lm_head.decoder.bias", "vocab_projector.weight"})
+    if (name.ends_with(end)) return true;
+  return false;
 }
 
 void check_finite(const TensorView& view, const std::string& name, const std::string& file) {

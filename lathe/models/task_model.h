@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lathe/nn/module.h"
 #include "lathe/tasks/task.h"
@@ -18,8 +19,8 @@ class TaskModel : public nn::Module {
   /// The forward pass up to the head: a row of hidden_size elements in the trace's dtype per token
   /// (per_token) or per sample.  A row depends only on its own sample.
   virtual Value base_output() = 0;
-  /// Scores in f32 of a base's output; shape by HeadKind.  Reads no ids of tokens.
-  virtual Value head(Value base) = 0;
+  /// What the head makes of a base's output.  Reads no ids of tokens.
+  virtual HeadOutput head(Value base) = 0;
 
   /// Names of the parameters of the base model begin so ("bert."); what follows is the head.
   virtual std::string base_prefix() const = 0;
@@ -40,6 +41,14 @@ class TaskModel : public nn::Module {
   virtual int64_t type_vocab_size() const = 0;
   /// Standard deviation of new weights.
   virtual double initializer_range() const = 0;
+  /// A tensor of transformers' model that is another one, as the weight of a head over the vocabulary is the
+  /// word table.  Files that it saves hold the other one; older ones may hold both, or this one.
+  struct Tie {
+    std::string name, source;
+  };
+  virtual std::vector<Tie> ties() const { return {}; }
+  /// Whether transformers' class divides the loss by the items of an update (--hf_compat_loss_scale).
+  virtual bool divides_by_items() const { return false; }
 
  private:
   TaskPtr task_;

@@ -57,7 +57,8 @@ struct Block {
 /// (ordinal of the row's sample), cls_index [B] (first token of each row), and rng [2] (seed, update step).
 class Inputs {
  public:
-  Inputs(Program& program, int64_t tokens, int64_t rows) : program_(program), tokens_(tokens), rows_(rows) {}
+  Inputs(Program& program, int64_t tokens, int64_t rows, int64_t scored = 0)
+      : program_(program), tokens_(tokens), rows_(rows), scored_(scored) {}
   Inputs(const Inputs&) = delete;
   Inputs& operator=(const Inputs&) = delete;
 
@@ -66,6 +67,8 @@ class Inputs {
   Value row(const std::string& name, DType dtype, int64_t width) {
     return make(name, {dtype, {rows_, width}});
   }
+  /// Of the tokens that are scored, [M].
+  Value scored(const std::string& name) { return make(name, {DType::i32, {scored_}}); }
   /// Where rows begin, [B+1].
   Value bounds() { return make("cu_seqlens", {DType::i32, {rows_ + 1}}); }
   Value rng() { return make("rng", {DType::i32, {2}}); }
@@ -77,7 +80,7 @@ class Inputs {
   /// Errors: kInternal for a name that has another type.
   Value make(const std::string& name, Type type);
   Program& program_;
-  int64_t tokens_, rows_;
+  int64_t tokens_, rows_, scored_;
   std::map<std::string, Value> made_;
 };
 

@@ -35,7 +35,7 @@ std::string words_of(const Tensor& tensor) {
 }
 
 int64_t wanted_size(const TokenizedDataset& data, const Tensor& tensor) {
-  return tensor.width * (tensor.extent == Extent::kToken ? data.tokens() : data.size());
+  return tensor.width * (tensor.extent == Extent::kRow ? data.size() : data.tokens());
 }
 
 }  // namespace
@@ -53,17 +53,17 @@ void check_dataset(const TokenizedDataset& data, const Task& task, const char* w
         fail(ErrorCode::kInvalidData, "{}: found 0 {}, expected {} as there are {}", what, target.words,
              data.tensors.find(targets[0].name)->size(), targets[0].words);
     for (const Tensor& tensor : data.tensors)
-      if (tensor.size() > 0)
+      if (tensor.size() > 0 && tensor.extent != Extent::kScored)  // which tokens are to be scored
         fail(ErrorCode::kInvalidData, "{}: found {}, expected {} for this head", what, words_of(tensor),
              targets[0].words);
     return;
   }
   for (const Task::Target& target : targets) {
     const Tensor& tensor = *data.tensors.find(target.name);
-    if (tensor.extent != target.extent)
+    if ((tensor.extent == Extent::kRow) != (target.extent == Extent::kRow))
       fail(ErrorCode::kInvalidData, "{}: found {} for each {}, expected one for each {}", what, target.words,
-           tensor.extent == Extent::kToken ? "token" : "sample",
-           target.extent == Extent::kToken ? "token" : "sample");
+           tensor.extent == Extent::kRow ? "sample" : "token",
+           target.extent == Extent::kRow ? "sample" : "token");
     if (tensor.width != target.width)
       fail(ErrorCode::kInvalidData, "{}: found {} {} for each sample, expected {}", what, tensor.width,
            target.words, target.width);

@@ -41,10 +41,10 @@ TEST(CheckDataset, NamesASampleWithoutTokens) {
 
 TEST(CheckDataset, OfAMaskedLmThereIsALabelForEachToken) {
   TokenizedDataset data = rows();
-  data.tensors.ints("labels", Extent::kToken).assign(6, -100);
+  data.tensors.ints("labels", Extent::kScored).assign(6, -100);
   EXPECT_EQ(message(data, masked_lm, 0), "");
   EXPECT_TRUE(masked_lm(0)->is_labelled(data.tensors));
-  data.tensors.ints("labels", Extent::kToken).assign(3, 0);
+  data.tensors.ints("labels", Extent::kScored).assign(3, 0);
   EXPECT_EQ(message(data, masked_lm, 0), "data: found 3 labels, expected 6");
   data.tensors.ints("labels") = {0, 0, 0};
   EXPECT_EQ(message(data, masked_lm, 0), "data: found labels for each sample, expected one for each token");

@@ -20,9 +20,10 @@ class SingleLabel : public Task {
         fail(ErrorCode::kInvalidData, "{}: sample {} has the label {}, expected one below {}", what, i,
              labels[i], head().labels);
   }
-  Value loss(Value scores, nn::Inputs& inputs, const LossOptions& options) const override {
-    return scores.program->emit(op::cross_entropy, {scores, inputs.row("labels")},
-                                {{"smoothing", options.smoothing}})[0];
+  LossAndCorrect loss(const HeadOutput& out, nn::Inputs& inputs, const LossOptions& options) const override {
+    return {out.scores.program->emit(op::cross_entropy, {out.scores, inputs.row("labels")},
+                                     {{"smoothing", options.smoothing}})[0],
+            {}};
   }
   bool smooths() const override { return true; }
 };
@@ -38,9 +39,9 @@ class ByColumn : public Task {
         loss_(loss) {}
   std::string problem_type() const override { return problem_type_; }
   std::optional<LabelKind> label_kind() const override { return kind_; }
-  Value loss(Value scores, nn::Inputs& inputs, const LossOptions&) const override {
+  LossAndCorrect loss(const HeadOutput& out, nn::Inputs& inputs, const LossOptions&) const override {
     const Value labels = inputs.row("labels", DType::f32, head().labels);
-    return scores.program->emit(loss_, {scores, labels})[0];
+    return {out.scores.program->emit(loss_, {out.scores, labels})[0], {}};
   }
   std::string agreement_text(const Predictions& a, const Predictions& b) const override {
     if (kind_ == LabelKind::kMultiLabel)

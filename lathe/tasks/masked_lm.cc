@@ -1,5 +1,4 @@
 // The tokens that masks stand for.
-#include "lathe/ops/losses.h"
 #include "lathe/tasks/tasks.h"
 
 namespace lathe {
@@ -7,12 +6,12 @@ namespace {
 
 class MaskedLm : public Task {
  public:
-  MaskedLm() : Task({HeadKind::kMaskedLM, 0}, {{.name = "labels", .extent = Extent::kToken}}) {}
+  MaskedLm() : Task({HeadKind::kMaskedLM, 0}, {{.name = "labels", .extent = Extent::kScored}}) {}
   /// Labels outside of the vocabulary are ignored.
-  Value loss(Value scores, nn::Inputs& inputs, const LossOptions& options) const override {
-    return scores.program->emit(op::cross_entropy, {scores, inputs.token("labels")},
-                                {{"smoothing", options.smoothing}})[0];
+  LossAndCorrect loss(const HeadOutput& out, nn::Inputs& inputs, const LossOptions& options) const override {
+    return linear_cross_entropy(out.rows, out.table, out.bias, inputs.scored("labels"), options.smoothing);
   }
+  bool keeps_scores() const override { return false; }
   bool smooths() const override { return true; }
 };
 

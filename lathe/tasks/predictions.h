@@ -13,6 +13,8 @@ struct Predictions {
   double loss = 0;              ///< example-weighted mean, without losses that the filter drops; 0 without
                                 ///< targets
   bool has_loss = false;
+  /// Of what has scores: how many are right, where the task counts them instead of keeping scores.
+  int64_t correct = 0, counted = 0;
 };
 
 /// The class with the highest score, per row: sample, or token.

@@ -12,13 +12,14 @@ class QuestionAnswering : public Task {
       : Task({HeadKind::kQuestionAnswering, 2}, {{.name = "start_positions", .words = "start positions"},
                                                  {.name = "end_positions", .words = "end positions"}}) {}
   /// A position is a token within the row; outside of it: ignored.
-  Value loss(Value scores, nn::Inputs& inputs, const LossOptions&) const override {
+  LossAndCorrect loss(const HeadOutput& out, nn::Inputs& inputs, const LossOptions&) const override {
+    const Value scores = out.scores;
     const auto of = [&](const char* name, int64_t column) {
       return scores.program->emit(op::segment_cross_entropy, {scores, inputs.bounds(), inputs.row(name)},
                                   {{"column", column}})[0];
     };
     const Value start = of("start_positions", 0), end = of("end_positions", 1);
-    return scale(add(start, end), 0.5);
+    return {scale(add(start, end), 0.5), {}};
   }
   bool takes_item_count() const override { return false; }
   bool scores_texts() const override { return true; }

@@ -10,6 +10,7 @@
 #include "lathe/data/dataset.h"
 #include "lathe/data/tokenized.h"
 #include "lathe/nn/module.h"
+#include "lathe/ops/functional.h"
 #include "lathe/tasks/predictions.h"
 
 namespace lathe {
@@ -19,12 +20,21 @@ enum class HeadKind {
   kSequenceClassification,  ///< scores [B, labels]
   kTokenClassification,     ///< scores [N, labels]
   kQuestionAnswering,       ///< scores [N, 2]: of every token as the start and as the end of an answer
-  kMaskedLM,                ///< scores [N, vocabulary]
+  kMaskedLM,                ///< scores [M, vocabulary], of the tokens of scored_index
 };
 /// A head and the number of its scores, where the vocabulary or the class does not say it.
 struct HeadSpec {
   HeadKind kind;
   int64_t labels;
+};
+
+/// What a head gives: scores; or what the scores over a vocabulary are made of, so that they need not exist.
+struct HeadOutput {
+  HeadOutput(Value all) : scores(all) {}
+  HeadOutput(Value of_rows, Value of_classes, Value offset)
+      : rows(of_rows), table(of_classes), bias(offset) {}
+  Value scores;             ///< f32, in the shape of the HeadKind
+  Value rows, table, bias;  ///< [M, C], [V, C], [V] or none: scores = rows · tableᵀ + bias
 };
 
 /// What a model is trained for: which head it needs, what it learns from, by which loss, and how two sets of
@@ -67,8 +77,12 @@ class Task {
   struct LossOptions {
     double smoothing = 0;  ///< share of each label that is spread over all classes (op::cross_entropy)
   };
-  /// The mean loss [1] of a batch from what the head gives; asks for the targets by name.
-  virtual Value loss(Value scores, nn::Inputs& inputs, const LossOptions& options) const = 0;
+  /// The mean loss [1] of a batch from what the head gives and, over a vocabulary, how many are right [1].
+  /// Asks for the targets by name.
+  virtual LossAndCorrect loss(const HeadOutput& head, nn::Inputs& inputs,
+                              const LossOptions& options) const = 0;
+  /// Whether an evaluation keeps the scores; else only the loss and how many are right.
+  virtual bool keeps_scores() const { return true; }
   /// Whether its labels can be smoothed.
   virtual bool smooths() const { return false; }
   /// Whether transformers hands its model the number of items in an update (--hf_compat_loss_scale).

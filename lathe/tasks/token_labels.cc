@@ -22,9 +22,10 @@ class TokenLabels : public Task {
                what, token - data.begins[sample], sample, labels[token], head().labels);
   }
   /// Labels below 0 are ignored.
-  Value loss(Value scores, nn::Inputs& inputs, const LossOptions& options) const override {
-    return scores.program->emit(op::cross_entropy, {scores, inputs.token("labels")},
-                                {{"smoothing", options.smoothing}})[0];
+  LossAndCorrect loss(const HeadOutput& out, nn::Inputs& inputs, const LossOptions& options) const override {
+    return {out.scores.program->emit(op::cross_entropy, {out.scores, inputs.token("labels")},
+                                     {{"smoothing", options.smoothing}})[0],
+            {}};
   }
   bool smooths() const override { return true; }
   std::string agreement_text(const Predictions& a, const Predictions& b) const override {

@@ -7,6 +7,22 @@
 namespace lathe {
 namespace {
 
+/// Of every sample.
+struct Sizes {
+  std::vector<int32_t> tokens, scored;  ///< scored: empty where all tokens are
+  explicit Sizes(const TokenizedDataset& data) : tokens(data.lengths()) {
+    for (const Tensor& tensor : data.tensors) {
+      if (tensor.extent != Extent::kScored || tensor.size() == 0) continue;
+      const auto& labels = std::get<std::vector<int32_t>>(tensor.values);
+      for (int64_t i = 0; i < data.size(); ++i)
+        scored.push_back(static_cast<int32_t>(std::count_if(labels.begin() + data.begins[i],
+                                                            labels.begin() + data.begins[i + 1],
+                                                            [](int32_t label) { return label >= 0; })));
+      return;
+    }
+  }
+};
+
 /// The batches that ranks which step together have at the same time, by rank; for other ranks only this
 /// rank's.
 class Round {
@@ -16,13 +32,17 @@ class Round {
     samples_.resize(o.even_batches ? static_cast<size_t>(o.world_size) : 1);
   }
 
-  void take(Sampler& sampler, std::span<const int32_t> lengths, int64_t epoch, int64_t index) {
+  void take(Sampler& sampler, const Sizes& sizes, int64_t epoch, int64_t index) {
     most_ = {};
     int rank = first_;
     for (std::vector<int32_t>& samples : samples_) {
       sampler.batch_of(rank++, epoch, index, samples);
-      int64_t tokens = 0;
-      for (const int32_t sample : samples) tokens += lengths[static_cast<size_t>(sample)];
+      int64_t tokens = 0, scored = 0;
+      for (const int32_t sample : samples) {
+        tokens += sizes.tokens[static_cast<size_t>(sample)];
+        if (!sizes.scored.empty()) scored += sizes.scored[static_cast<size_t>(sample)];
+      }
+      most_.scored = std::max(most_.scored, scored);
       most_.tokens = std::max(most_.tokens, tokens);
       most_.rows = std::max(most_.rows, static_cast<int64_t>(samples.size()));
     }
@@ -43,7 +63,7 @@ class Round {
 /// Owned by the filling function, which runs only on the background thread.
 struct BatchStream::Position {
   const TokenizedDataset& data;
-  std::vector<int32_t> lengths;
+  Sizes sizes;
   Sampler sampler;
   Round round;
   TokenRounding rounding;
@@ -55,7 +75,7 @@ struct BatchStream::Position {
       ++epoch;
     }
     if (epoch >= epochs) return false;
-    round.take(sampler, lengths, epoch, index);
+    round.take(sampler, sizes, epoch, index);
     const int ordinal = static_cast<int>(sampler.ordinal(epoch, index));
     pack_batch(data, round.own(), {rounding, ordinal, round.most().tokens}, out);
     if (round.samples().size() > 1) pack_all_input_ids(data, round.samples(), out);
@@ -66,9 +86,10 @@ struct BatchStream::Position {
 
 BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, TokenRounding rounding,
                          int64_t first_epoch, int64_t first_batch, int64_t epochs, size_t ahead) {
-  const std::vector<int32_t> lengths = data.lengths();
+  Sizes sizes(data);
+  Sampler order(sampler, sizes.tokens);
   auto position = std::make_shared<Position>(Position{
-      data, lengths, Sampler(sampler, lengths), Round(sampler), rounding, first_epoch, first_batch, epochs});
+      data, std::move(sizes), std::move(order), Round(sampler), rounding, first_epoch, first_batch, epochs});
   prefetcher_ =
       std::make_unique<Prefetcher>([position](PackedBatch& out) { return position->fill(out); }, ahead + 1);
 }
@@ -78,19 +99,21 @@ Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options
   constexpr int64_t kMostSamples = 10'000'000;  // a second or two
   constexpr int64_t kEpoch = 1000;              // the order of an epoch takes as long as this number of
                                                 // samples
-  const std::vector<int32_t> lengths = data.lengths();
-  Sampler sampler(options, lengths);
+  const Sizes sizes(data);
+  Sampler sampler(options, sizes.tokens);
   Round round(options);
   Bucket largest;
   if (options.strategy == SamplingStrategy::kSequential) epochs = 1;  // they are all alike
   epochs = std::min(epochs, std::max<int64_t>(1, kMostSamples / (options.size + kEpoch)));
   for (int64_t epoch = 0; epoch < epochs; ++epoch)
     for (int64_t index = 0; index < sampler.batches_per_epoch(); ++index) {
-      round.take(sampler, lengths, epoch, index);
+      round.take(sampler, sizes, epoch, index);
+      largest.scored = std::max(largest.scored, round.most().scored);
       largest.tokens = std::max(largest.tokens, round.most().tokens);
       largest.rows = std::max(largest.rows, round.most().rows);
     }
   largest.tokens = rounding(largest.tokens);
+  if (!sizes.scored.empty()) largest.scored = rounding(std::max<int64_t>(1, largest.scored));
   return largest;
 }
 

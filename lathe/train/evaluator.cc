@@ -56,7 +56,11 @@ Work Evaluator::work(const TokenizedDataset& data, nn::Quantization quantization
   if (quantization != nn::Quantization::kNone && dtype == DType::f32) dtype = DType::bf16;
   const Bucket bucket =
       largest_batch(data, evaluation_order(args_, data.size()), session_.token_rounding(), 1);
-  return {ProgramKind::kEvaluate, bucket, true, false, quantization, dtype};
+  return {.kind = ProgramKind::kEvaluate,
+          .bucket = bucket,
+          .scores = session_.model().task().keeps_scores(),
+          .quantization = quantization,
+          .dtype = dtype};
 }
 
 std::optional<Work> Evaluator::work_in_training() const {
@@ -122,7 +126,6 @@ std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const W
   if (group != nullptr) options.rank = group->rank(), options.world_size = group->size();
   BatchStream stream(data, options, session_.token_rounding(), 0, 0, 1, batches_ahead(args_));
   const int64_t batches = Sampler(options).batches_per_epoch();
-  const bool tokens = session_.model().per_token();
   const bool base_kept = &data == data_ && base_ && work.quantization == training_quantization(args_) &&
                          *work.dtype == training_dtype(args_);
   session_.programs().expect_rows(ProgramCache::Rows::kEvaluated, data.longest());
@@ -135,9 +138,14 @@ std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const W
   for (int64_t done = 1; const PackedBatch* batch = stream.next(); ++done) {
     const BaseRows base = base_kept ? base_->rows(*batch) : BaseRows{};
     BatchScores& scores = all.emplace_back();
-    scores.loss = session_.evaluate(*batch, scores.logits, base, work.dtype, work.quantization);
+    if (work.scores) {
+      scores.loss = session_.evaluate(*batch, scores.logits, base, work.dtype, work.quantization);
+    } else {
+      const Session::Counted found = session_.count(*batch, base, work.dtype, work.quantization);
+      scores.loss = found.loss, scores.correct = found.correct;
+    }
     scores.rows = batch->rows;
-    scores.units = tokens ? batch->real_tokens() : batch->rows;
+    scores.units = session_.rows_of_scores(*batch);
     tell(done);
     if (!log_.in_training() && done < batches && log_.asked_to_stop())
       fail(ErrorCode::kInterrupted, "stopped after {} of {} batches of an evaluation", done, batches);
@@ -178,7 +186,8 @@ Predictions Evaluator::predict(const TokenizedDataset& data, nn::Quantization qu
       loss += batch.loss * static_cast<double>(batch.rows);
       counted += static_cast<double>(batch.rows);
     }
-    out.columns = static_cast<int64_t>(batch.logits.size()) / batch.units;
+    out.correct += batch.correct, out.counted += batch.units;
+    if (!batch.logits.empty()) out.columns = static_cast<int64_t>(batch.logits.size()) / batch.units;
     out.logits.insert(out.logits.end(), batch.logits.begin(), batch.logits.end());
   }
   out.loss = loss / counted;  // NaN if the filter left nothing

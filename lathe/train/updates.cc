@@ -75,11 +75,11 @@ void Updates::collect(size_t keep) {
     const Started run = std::move(started_.front());
     started_.pop_front();
     const Session::Outcome outcome = session_.collect(run.run);
-    if (run.run.gives(Output::kLoss)) {
+    if (run.run.gives(kLoss)) {
       finite_loss_ = finite_loss_ && std::isfinite(outcome.loss);
       update_loss_ += filtered_loss(outcome.loss * run.loss_weight);
     }
-    if (run.run.gives(Output::kGradNorm)) last_norm_ = outcome.grad_norm;
+    if (run.run.gives(kGradNorm)) last_norm_ = outcome.grad_norm;
     if (outcome.stop > 0) log_.note_stop();
     if (run.ends_update) end_update(std::exchange(update_loss_, 0.0));
   }

@@ -74,16 +74,21 @@ struct Golden {
         batch.token_type_ids.push_back(static_cast<int32_t>(types[at]));
         batch.position_ids.push_back(static_cast<int32_t>(t));
         batch.sample_ids.push_back(static_cast<int32_t>(row));
-        if (task == masked_lm)
-          batch.tensors.ints("labels", Extent::kToken).push_back(static_cast<int32_t>(labels[at]));
+        if (task == masked_lm) {  // all tokens are scored, so that all stored logits are compared
+          batch.tensors.ints("labels", Extent::kScored).push_back(static_cast<int32_t>(labels[at]));
+          batch.tensors.ints("scored_index", Extent::kScored).push_back(batch.real_scored++);
+        }
       }
       batch.cu_seqlens.push_back(static_cast<int32_t>(batch.input_ids.size()));
     }
     batch.tokens = (batch.cu_seqlens.back() + 31) / 32 * 32;
     for (auto* v : {&batch.input_ids, &batch.token_type_ids, &batch.position_ids, &batch.sample_ids})
       v->resize(static_cast<size_t>(batch.tokens), 0);
-    if (task == masked_lm)
-      batch.tensors.ints("labels", Extent::kToken).resize(static_cast<size_t>(batch.tokens), -100);
+    if (task == masked_lm) {
+      batch.scored = batch.tokens;
+      batch.tensors.ints("labels", Extent::kScored).resize(static_cast<size_t>(batch.scored), -100);
+      batch.tensors.ints("scored_index", Extent::kScored).resize(static_cast<size_t>(batch.scored), 0);
+    }
     if (task == single_label) batch.tensors.ints("labels").assign(labels.begin(), labels.end());
     if (task == regression || task == multi_label) batch.tensors.floats("labels") = labels;
     for (float x : floats(file, "start_positions"))

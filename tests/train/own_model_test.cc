@@ -21,7 +21,7 @@ class WordMean : public TaskModel {
         words_(*this, "words", 200, 64),
         classifier_(*this, "classifier", 64, 50, {true, nn::Init::kNormal, 3.0}) {}
   Value base_output() override { return words_(trace().inputs->token("input_ids")); }
-  Value head(Value base) override { return classifier_(base); }
+  HeadOutput head(Value base) override { return classifier_(base); }
   std::string base_prefix() const override { return "words"; }
   double base_dropout() const override { return 0; }
   int64_t hidden_size() const override { return 64; }

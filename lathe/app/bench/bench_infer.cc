@@ -67,7 +67,10 @@ void add_device(const BenchSettings& s, const BenchDevice& device, const std::st
   std::vector<float> logits;
   const TokenRounding rounding = session.token_rounding();
   const auto work_of = [&](int64_t tokens, int64_t rows) {
-    return Work{ProgramKind::kEvaluate, bench_bucket(tokens, rows, rounding), false, false, quantization};
+    return Work{.kind = ProgramKind::kEvaluate,
+                .bucket = bench_bucket(tokens, rows, rounding),
+                .targets = false,
+                .quantization = quantization};
   };
   for (const int batch : s.batches()) {
     std::vector<int> lengths = real_lengths(s, model, batch);

@@ -27,7 +27,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kStateFile = "trainer_state.json";
 constexpr const char* kOfTheEnd = "train_loss";  // train_runtime may stand in every line of the log
 constexpr int kDepth = 5;
-constexpr const char* kLoss = "loss";
+constexpr const char* kLossName = "loss";
 constexpr size_t kMeans = 40;  // of losses, which differ from batch to batch
 
 /// Whether a folder is on one of Linux's file systems without a disk: they may have no end, and what is read
@@ -281,14 +281,14 @@ LineChart plot_runs(const std::vector<PastRun>& runs, const std::string& metric)
   for (const PastRun& run : runs) {
     Curve curve{run.folder};
     const auto& losses = run.losses;
-    if (!losses.empty()) there.insert(kLoss);
+    if (!losses.empty()) there.insert(kLossName);
     for (const Json& entry : run.state.log_history)
       for (const auto& [key, value] : entry.items()) {
         if (!value.is_number() || key == "step" || !entry.contains("step")) continue;
         there.insert(key);
         if (key == metric) curve.points.emplace_back(entry["step"].get<double>(), value.get<double>());
       }
-    if (metric == kLoss && !losses.empty()) curve.points = means(losses, ceil_div(losses.size(), kMeans));
+    if (metric == kLossName && !losses.empty()) curve.points = means(losses, ceil_div(losses.size(), kMeans));
     points += curve.points.size();
     chart.curves.push_back(std::move(curve));
   }

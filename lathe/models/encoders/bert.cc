@@ -4,7 +4,7 @@ namespace lathe {
 namespace {
 
 constexpr MaskedLmHead kMaskedLm{"cls.predictions.bias", "cls.predictions.transform.dense",
-                                 "cls.predictions.transform.LayerNorm"};
+                                 "cls.predictions.transform.LayerNorm", "cls.predictions.decoder"};
 
 }  // namespace
 

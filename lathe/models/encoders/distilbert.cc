@@ -2,6 +2,13 @@
 
 namespace lathe {
 
+namespace {
+
+constexpr MaskedLmHead kVocabularyHead{"vocab_projector.bias", "vocab_transform", "vocab_layer_norm",
+                                       "vocab_projector",      nullptr,           true};
+
+}  // namespace
+
 // Source: Sanh et al. 2019 (arXiv 1910.01108); transformers' modeling_distilbert.
 const Family kDistilBert{
     .model_type = "distilbert",
@@ -35,6 +42,7 @@ const Family kDistilBert{
     .own_head_dropout = true,
     .attention_output_dropout = false,
     .classifier = {"pre_classifier", false, false, "relu", "classifier"},
+    .masked_lm = &kVocabularyHead,
     .flags = {{"sinusoidal_pos_embds", false}},
 };
 

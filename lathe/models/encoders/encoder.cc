@@ -140,7 +140,7 @@ class SequenceClassification : public Encoder {
     const Value first = base_output_of({trace().inputs->row("cls_index")});
     return names_.in_base ? pooled(first) : first;
   }
-  Value head(Value base) override {
+  HeadOutput head(Value base) override {
     return cast((*output_)(dropout_.rows(names_.in_base ? base : pooled(base))), DType::f32);
   }
 
@@ -158,7 +158,7 @@ class SequenceClassification : public Encoder {
 class TokenScores : public Encoder {
  public:
   TokenScores(const ModelConfig& c, const TaskPtr& task) : TokenScores(c, task, names_of(c, task)) {}
-  Value head(Value base) override { return cast((*outputs_)(dropout_(base)), DType::f32); }
+  HeadOutput head(Value base) override { return cast((*outputs_)(dropout_(base)), DType::f32); }
 
  private:
   struct Names {
@@ -183,19 +183,33 @@ class TokenScores : public Encoder {
 
 class MaskedLm : public Encoder {
  public:
-  MaskedLm(const ModelConfig& c, const TaskPtr& task, const MaskedLmHead& names) : Encoder(c, task) {
-    declare_all([&] {
+  MaskedLm(const ModelConfig& c, const TaskPtr& task, const MaskedLmHead& names)
+      : Encoder(c, task), names_(names) {
+    const auto add_bias = [&] {
       bias_ = add_parameter({names.bias, {c.vocab_size}, nn::Init::kZeros, false});
+    };
+    declare_all([&] {
+      if (!names.bias_last) add_bias();
       transform_.emplace(*this, names.dense, c.hidden_size, c.hidden_size);
       norm_.emplace(*this, names.norm, c.hidden_size, c.layer_norm_eps);
+      if (names.bias_last) add_bias();
     });
   }
-  Value head(Value base) override {
-    const Value x = (*norm_)(activate(config_.hidden_act, (*transform_)(base)));
-    return cast(linear(x, embeddings_->word.table(), trace().blocks[static_cast<size_t>(bias_)]), DType::f32);
+  HeadOutput head(Value base) override {
+    const Value scored = gather_rows(base, trace().inputs->scored("scored_index"));
+    const std::string act = names_.activation != nullptr ? names_.activation : config_.hidden_act;
+    return {(*norm_)(activate(act, (*transform_)(scored))), embeddings_->word.table(),
+            trace().blocks[static_cast<size_t>(bias_)]};
+  }
+  std::vector<Tie> ties() const override {
+    const std::string decoder = names_.decoder;
+    std::vector<Tie> all{{decoder + ".weight", Embeddings::part(family_, "word_embeddings.weight")}};
+    if (decoder + ".bias" != names_.bias) all.push_back({decoder + ".bias", names_.bias});
+    return all;
   }
 
  private:
+  const MaskedLmHead& names_;
   int bias_ = -1;
   std::optional<nn::Linear> transform_;
   std::optional<nn::LayerNorm> norm_;

@@ -158,7 +158,7 @@ class ModernClassification : public ModernEncoder {
     return config_.modern.mean_pooling ? segment_mean(ModernEncoder::base_output(), inputs.bounds())
                                        : base_output_of({inputs.row("cls_index")});
   }
-  Value head(Value base) override { return cast(output_(dropout_.rows(prediction_(base))), DType::f32); }
+  HeadOutput head(Value base) override { return cast(output_(dropout_.rows(prediction_(base))), DType::f32); }
 
  private:
   nn::Dropout dropout_;
@@ -172,7 +172,7 @@ class ModernTokens : public ModernEncoder {
       : ModernEncoder(c, task),
         dropout_(*this, "drop", c.qa_dropout),
         output_(*this, "classifier", c.hidden_size, task->head().labels, last(c)) {}
-  Value head(Value base) override { return cast(output_(dropout_(prediction_(base))), DType::f32); }
+  HeadOutput head(Value base) override { return cast(output_(dropout_(prediction_(base))), DType::f32); }
 
  private:
   nn::Dropout dropout_;
@@ -185,10 +185,15 @@ class ModernMaskedLm : public ModernEncoder {
       : ModernEncoder(c, task),
         bias_(c.modern.decoder_bias ? add_parameter({"decoder.bias", {c.vocab_size}, nn::Init::kZeros, false})
                                     : -1) {}
-  Value head(Value base) override {
+  HeadOutput head(Value base) override {
     const Value bias = bias_ < 0 ? Value{} : trace().blocks[static_cast<size_t>(bias_)];
-    return cast(linear(prediction_(base), words_.table(), bias), DType::f32);
+    const Value scored = gather_rows(base, trace().inputs->scored("scored_index"));
+    return {prediction_(scored), words_.table(), bias};
   }
+  std::vector<Tie> ties() const override {
+    return {{"decoder.weight", "model.embeddings.tok_embeddings.weight"}};
+  }
+  bool divides_by_items() const override { return true; }
 
  private:
   int bias_;  // −1: none

@@ -3,6 +3,8 @@
 namespace lathe {
 namespace {
 
+constexpr MaskedLmHead kLmHead{"lm_head.bias", "lm_head.dense", "lm_head.layer_norm", "lm_head.decoder",
+                               "gelu"};
 constexpr ClassifierHead kClassifier{"classifier.dense", false, true, "tanh", "classifier.out_proj"};
 
 }  // namespace
@@ -17,6 +19,7 @@ const Family kRoberta{
     .positions_after_padding = true,
     .positions_last = true,
     .classifier = kClassifier,
+    .masked_lm = &kLmHead,
 };
 
 // Source: Martin et al. 2019 (arXiv 1911.03894); transformers' modeling_camembert.
@@ -30,6 +33,7 @@ const Family kCamembert{
     .positions_last = true,
     .head_first = true,
     .classifier = kClassifier,
+    .masked_lm = &kLmHead,
 };
 
 // Source: Conneau et al. 2019 (arXiv 1911.02116); transformers' modeling_xlm_roberta.
@@ -43,6 +47,7 @@ const Family kXlmRoberta{
     .positions_last = true,
     .head_first = true,
     .classifier = kClassifier,
+    .masked_lm = &kLmHead,
 };
 
 }  // namespace lathe
