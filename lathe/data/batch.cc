@@ -65,7 +65,7 @@ void gather(const TokenizedDataset& data, std::span<const int32_t> samples, Toke
 
 }  // namespace
 
-void keep_scored(TokenRounding rounding, std::vector<int32_t>& labels, PackedBatch& out) {
+void keep_scored(TokenRounding rounding, std::vector<int32_t>& labels, PackedBatch& out, int64_t least) {
   std::vector<int32_t>& index = out.tensors.ints("scored_index", Extent::kScored);
   index.clear();
   for (int32_t token = 0; token < out.real_tokens(); ++token)
@@ -74,7 +74,7 @@ void keep_scored(TokenRounding rounding, std::vector<int32_t>& labels, PackedBat
       index.push_back(token);
     }
   out.real_scored = static_cast<int>(index.size());
-  out.scored = static_cast<int>(rounding(std::max(1, out.real_scored)));
+  out.scored = static_cast<int>(rounding(std::max<int64_t>(least, out.real_scored)));
   labels.resize(index.size());
   labels.resize(static_cast<size_t>(out.scored), kIgnored);
   index.resize(static_cast<size_t>(out.scored), 0);

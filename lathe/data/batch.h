@@ -47,8 +47,9 @@ struct PackOptions {
 void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, const PackOptions& options,
                 PackedBatch& out);
 
-/// Keeps of `labels`, [N], those of tokens that have one, and the places of these in the batch.
-void keep_scored(TokenRounding rounding, std::vector<int32_t>& labels, PackedBatch& out);
+/// Keeps of `labels`, [N], those of tokens that have one, and the places of these in the batch.  M is at
+/// least `least`.
+void keep_scored(TokenRounding rounding, std::vector<int32_t>& labels, PackedBatch& out, int64_t least = 1);
 
 /// Fills all_input_ids of a packed batch from the samples of each rank's.  They are of one size: N of `out`.
 /// Errors: kInternal if a rank has more tokens.

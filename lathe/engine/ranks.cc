@@ -36,13 +36,6 @@ std::vector<std::vector<double>> numbers_of_all(ProcessGroup& group, const std::
   return all;
 }
 
-std::vector<std::string> texts_of_all(ProcessGroup& group, const std::string& mine) {
-  std::vector<std::string> all;
-  for (const auto& bytes : group.all_gather(std::as_bytes(std::span(mine))).value())
-    all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return all;
-}
-
 std::vector<BatchScores> scores_in(std::span<const std::byte> bytes) {
   std::vector<BatchScores> all;
   while (!bytes.empty()) {
@@ -84,14 +77,22 @@ int64_t least_over(ProcessGroup* group, int64_t mine) {
   return static_cast<int64_t>(least);
 }
 
+std::vector<std::string> texts_of_all(ProcessGroup* group, const std::string& mine) {
+  if (group == nullptr) return {mine};
+  std::vector<std::string> all;
+  for (const auto& bytes : group->all_gather(std::as_bytes(std::span(mine))).value())
+    all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return all;
+}
+
 std::string text_of_main(ProcessGroup* group, const std::string& mine) {
-  return group == nullptr ? mine : texts_of_all(*group, mine)[0];
+  return texts_of_all(group, mine)[0];
 }
 
 void check_alike(ProcessGroup* group, const nlohmann::json& mine) {
   if (group == nullptr) return;
   const std::vector<std::string> all =
-      texts_of_all(*group, mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      texts_of_all(group, mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   const nlohmann::json first = parse_json(all[0], "the settings of rank 0");
   for (size_t rank = 1; rank < all.size(); ++rank) {
     const nlohmann::json other = parse_json(all[rank], fmt::format("the settings of rank {}", rank));
@@ -120,7 +121,7 @@ void all_or_none(ProcessGroup* group, const std::function<void()>& work) {
   } catch (const Error& error) {
     own = error;
   }
-  const std::vector<std::string> errors = texts_of_all(*group, own ? own->what() : "");
+  const std::vector<std::string> errors = texts_of_all(group, own ? own->what() : "");
   for (size_t rank = 0; rank < errors.size(); ++rank) {
     if (errors[rank].empty()) continue;
     static_cast<void>(group->barrier());  // a rank that ends closes connections that others may still read

@@ -25,6 +25,8 @@ std::vector<double> sum_over(ProcessGroup* group, const std::vector<double>& min
 /// The least of a number over the ranks.
 int64_t least_over(ProcessGroup* group, int64_t mine);
 
+/// Each rank's text, by rank.
+std::vector<std::string> texts_of_all(ProcessGroup* group, const std::string& mine);
 /// Rank 0's text.
 std::string text_of_main(ProcessGroup* group, const std::string& mine);
 

@@ -1,5 +1,6 @@
 #include "lathe/models/pretrained.h"
 
+#include <algorithm>
 #include <set>
 
 #include "lathe/core/error.h"
@@ -26,13 +27,46 @@ std::vector<std::string> spellings(const std::string& name, const std::string& b
   return all;
 }
 
-/// Buffers, and tensors tied to others.
+/// Buffers, and tensors tied to others in heads that this model does not have.
 bool says_nothing_new(const std::string& name) {
   for (const char* end :
        {"embeddings.position_ids", "cls.predictions.decoder.weight", "cls.predictions.decoder.bias",
         "lm_head.decoder.weight", "lm_head.decoder.bias", "vocab_projector.weight"})
     if (name.ends_with(end)) return true;
   return false;
+}
+
+/// The value of a tensor in a file; the names under which a tied one may stand come last.
+struct Found {
+  const TensorView* view = nullptr;
+  std::string name;
+};
+
+Found find_tensor(const TaskModel& model, const Checkpoint& checkpoint, const std::string& parameter) {
+  Found found;
+  std::vector<std::string> names = spellings(parameter, model.base_prefix());
+  for (const TaskModel::Tie& tie : model.ties())
+    if (tie.source == parameter) names.push_back(tie.name);
+  for (const std::string& name : names) {
+    found = {checkpoint.find(name), name};
+    if (found.view != nullptr) return found;
+  }
+  found.name = parameter;
+  return found;
+}
+
+/// Transformers gives up a tie whose two tensors have other values in a file, and trains both.
+void check_tie(const TaskModel& model, const Checkpoint& checkpoint, const TaskModel::Tie& tie) {
+  const TensorView* tied = checkpoint.find(tie.name);
+  const Found source = find_tensor(model, checkpoint, tie.source);
+  if (tied == nullptr || source.view == nullptr || source.name == tie.name) return;
+  std::vector<float> room, other_room;
+  const auto a = f32_of(*tied, room), b = f32_of(*source.view, other_room);
+  if (tied->shape == source.view->shape && std::equal(a.begin(), a.end(), b.begin())) return;
+  fail(ErrorCode::kUnsupported,
+       "{}: {} has other values than {}, which Lathe trains as one tensor; leave out the first to take the "
+       "second for both",
+       checkpoint.file_of(tie.name), tie.name, source.name);
 }
 
 void check_finite(const TensorView& view, const std::string& name, const std::string& file) {
@@ -56,16 +90,11 @@ LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
                            const std::function<void(int, const TensorView&)>& write) {
   LoadReport report;
   std::set<std::string> used;
+  for (const TaskModel::Tie& tie : model.ties()) used.insert(tie.name);
   for (size_t i = 0; i < model.parameters().size(); ++i) {
     const nn::Parameter& p = model.parameters()[i];
     if (p.of_adapter) continue;
-    const TensorView* view = nullptr;
-    std::string name;
-    for (const std::string& spelling : spellings(p.name, model.base_prefix())) {
-      view = checkpoint.find(spelling);
-      name = spelling;
-      if (view != nullptr) break;
-    }
+    const auto [view, name] = find_tensor(model, checkpoint, p.name);
     if (view == nullptr || view->shape != p.shape) {
       report.missing.push_back(static_cast<int>(i));
       if (view == nullptr) continue;
@@ -78,6 +107,7 @@ LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
     write(static_cast<int>(i), *view);
     checkpoint.release(name);
   }
+  for (const TaskModel::Tie& tie : model.ties()) check_tie(model, checkpoint, tie);
   for (const std::string& name : checkpoint.names())
     if (used.count(name) == 0 && !says_nothing_new(name)) report.unexpected.push_back(name);
   return report;

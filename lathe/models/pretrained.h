@@ -20,8 +20,9 @@ struct LoadReport {
 
 /// Hands every parameter that the checkpoint holds to `write`, as it is stored.  Names match with or without
 /// the base model's prefix ("bert."), and with LayerNorm's old names gamma and beta.  Tensors that say
-/// nothing new (position_ids, the tied decoder) count neither way. Errors: kInvalidData for a weight that is
-/// not finite (tensor, place and file are named).
+/// nothing new (position_ids, the tied decoder) count neither way; where only the tied one is there, it is
+/// taken.  Errors: kInvalidData for a weight that is not finite (tensor, place and file are named);
+/// kUnsupported for a tied one of other values.
 LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
                            const std::function<void(int index, const TensorView& values)>& write);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -11,10 +10,10 @@
 #include <typeinfo>
 
 #include "lathe/core/error.h"
-#include "lathe/data/torch_random.h"
 #include "lathe/engine/ranks.h"
 #include "lathe/io/json_file.h"
 #include "lathe/models/family.h"
+#include "lathe/models/new_weights.h"
 #include "lathe/text/python_format.h"
 #include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/config/config_overrides.h"
@@ -63,18 +62,6 @@ AutoModel make(const ModelConfig& config, const HeadOptions& head) {
   return model;
 }
 
-/// PEFT makes A and B as layers of torch, which draw their weights, then draws A again.  The bound is that of
-/// torch.nn.init.kaiming_uniform_(a=sqrt(5)), with its roundings.
-void draw_low_rank(const nn::Parameter& p, TorchGenerator& generator, std::vector<float>& values) {
-  for (int64_t i = 0; i < p.dropped; ++i) generator.next32();
-  const double gain = std::sqrt(2.0 / (1 + std::pow(std::sqrt(5.0), 2)));
-  const double bound = std::sqrt(3.0) * (gain / std::sqrt(static_cast<double>(p.shape[1])));
-  values.resize(static_cast<size_t>(elements(p.shape)));
-  generator.uniform(values);
-  const auto most = static_cast<float>(bound);
-  for (float& x : values) x = std::fma(x, most + most, -most);  // torch's kernels round once
-}
-
 /// A layer that starts anew and that the adapter neither trains nor holds would be another one in each run.
 void check_new_weights(const AutoModel& model, const LoadReport& report) {
   for (const int index : report.missing) {
@@ -86,22 +73,6 @@ void check_new_weights(const AutoModel& model, const LoadReport& report) {
          "--lora_modules_to_save {}, or take a model that has it",
          model.folder, p.name, module.substr(module.rfind('.', module.rfind('.') - 1) + 1));
   }
-}
-
-/// New values of one parameter.
-void draw(const nn::Parameter& p, const TaskModel& model, const ModelConfig& config,
-          TorchGenerator& generator, std::vector<float>& values) {
-  if (p.init == nn::Init::kLowRank) return draw_low_rank(p, generator, values);
-  const double stddev = p.stddev > 0 ? p.stddev : model.initializer_range();
-  values.assign(static_cast<size_t>(elements(p.shape)), p.init == nn::Init::kOnes ? 1.0f : 0.0f);
-  if (p.init != nn::Init::kNormal && p.init != nn::Init::kTruncated) return;
-  generator.normal(values, 0, static_cast<float>(stddev));
-  if (p.init == nn::Init::kTruncated) {  // transformers draws twice: as any linear layer, then as its own
-    generator.truncated_normal(values, static_cast<float>(stddev),
-                               static_cast<float>(stddev * config.modern.initializer_cutoff_factor));
-    return;
-  }
-  nn::clear_padding(p, values);
 }
 
 }  // namespace
@@ -237,7 +208,7 @@ void start_adapter(Parameters& parameters, const AutoModel& model, TorchGenerato
   std::vector<float> values;
   for (size_t i = 0; i < all.size(); ++i) {
     if (!all[i].of_adapter) continue;
-    draw(all[i], *model.model, model.config, generator, values);
+    draw_new(all[i], *model.model, model.config, generator, values);
     parameters.write(static_cast<int>(i), values);
   }
 }
@@ -265,10 +236,15 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
          model.checkpoint->file_of(m.name), m.name, m.found, m.wanted);
   }
   TorchGenerator generator(seed);
-  for (int index : report.missing) {
-    draw(model.model->parameters()[static_cast<size_t>(index)], *model.model, model.config, generator,
-         values);
-    parameters.write(index, values);
+  if (!model.checkpoint && model.model->task().head().kind == HeadKind::kMaskedLM) {
+    draw_from_scratch(*model.model, model.config, generator,
+                      [&](int index, std::span<const float> drawn) { parameters.write(index, drawn); });
+  } else {
+    for (int index : report.missing) {
+      draw_new(model.model->parameters()[static_cast<size_t>(index)], *model.model, model.config, generator,
+               values);
+      parameters.write(index, values);
+    }
   }
   if (model.adapter) start_adapter(parameters, model, generator, report, loaded);
   return report;

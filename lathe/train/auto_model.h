@@ -77,11 +77,11 @@ MakeTask classification_task(const ModelConfig& config);
 MakeTask saved_task(const ModelConfig& config);
 
 /// Writes all weights: first those of the checkpoint, then new ones for what it lacks.  New ones are drawn in
-/// declared order from a generator seeded with `seed`: N(0, initializer_range), or as the parameter says;
-/// biases 0, LayerNorm 1.  Returns the report.  Errors: kInvalidData for weights that are not finite, or that
-/// have another shape without model.ignore_mismatched_sizes. loaded: gets all weights of the checkpoint;
-/// null: nobody asks.  Source: BertPreTrainedModel._init_weights after set_seed(seed), as run_glue calls
-/// them.
+/// declared order from a generator seeded with `seed` (draw_new), and all of a masked language model without
+/// a checkpoint by draw_from_scratch.  Returns the report.  Errors: kInvalidData for weights that are not
+/// finite, or that have another shape without model.ignore_mismatched_sizes. loaded: gets all weights of the
+/// checkpoint; null: nobody asks.  Source: BertPreTrainedModel._init_weights after set_seed(seed), as
+/// run_glue calls them.
 LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed,
                       Checksum* loaded = nullptr);
 

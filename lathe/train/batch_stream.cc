@@ -68,6 +68,8 @@ struct BatchStream::Position {
   Round round;
   TokenRounding rounding;
   int64_t epoch, index, epochs;
+  const SamplerOptions order;
+  const int64_t first, batches;  ///< the first batch, and those of an epoch
 
   bool fill(PackedBatch& out) {
     if (index == sampler.batches_per_epoch()) {
@@ -84,18 +86,96 @@ struct BatchStream::Position {
   }
 };
 
+/// Batches whose masks are drawn, in order.
+struct BatchStream::Masking {
+  struct Masked {
+    PackedBatch batch;
+    std::vector<std::byte> before;  ///< state of the masks
+  };
+  BatchMasks& masks;
+  TokenRounding rounding;
+  SamplerOptions order;
+  int64_t index, batches;         ///< place in the epoch of the next batch to mask, and how many that has
+  std::vector<std::byte> before;  ///< of the first batch, if its masks were drawn once
+  std::deque<Masked> ready = {};
+  PackedBatch given = {};
+
+  /// The next batch of the prefetcher.  False: there is none.
+  bool mask_next(Prefetcher& prefetcher) {
+    const PackedBatch* packed = prefetcher.next();
+    if (packed == nullptr) return false;
+    if (index == batches) index = 0;
+    std::vector<std::byte> now;
+    if (!before.empty()) {
+      now = masks.state();
+      masks.restore(before);
+    } else if (index == 0) {
+      masks.begin(order.strategy == SamplingStrategy::kGroupByLength ? order.size : 0);
+    }
+    ready.push_back({*packed, masks.state()});
+    masks.mask(ready.back().batch, rounding);
+    if (!before.empty()) masks.restore(now);
+    before.clear();
+    ++index;
+    return true;
+  }
+  /// Masks `count` batches and one more, but not beyond their epoch.
+  void mask_ahead(Prefetcher& prefetcher, int64_t count) {
+    while (std::ssize(ready) < count && mask_next(prefetcher)) {
+    }
+    if (std::ssize(ready) == count && index < batches) mask_next(prefetcher);
+  }
+};
+
 BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, TokenRounding rounding,
                          int64_t first_epoch, int64_t first_batch, int64_t epochs, size_t ahead) {
   Sizes sizes(data);
   Sampler order(sampler, sizes.tokens);
-  auto position = std::make_shared<Position>(Position{
-      data, std::move(sizes), std::move(order), Round(sampler), rounding, first_epoch, first_batch, epochs});
+  const int64_t batches = order.batches_per_epoch();
+  auto position =
+      std::make_shared<Position>(Position{data, std::move(sizes), std::move(order), Round(sampler), rounding,
+                                          first_epoch, first_batch, epochs, sampler, first_batch, batches});
+  position_ = position;
   prefetcher_ =
       std::make_unique<Prefetcher>([position](PackedBatch& out) { return position->fill(out); }, ahead + 1);
 }
 
+BatchStream::~BatchStream() = default;
+
+const PackedBatch* BatchStream::next() {
+  if (!masking_) return prefetcher_->next();
+  masking_->mask_ahead(*prefetcher_, 1);
+  if (masking_->ready.empty()) return nullptr;
+  std::swap(masking_->given, masking_->ready.front().batch);
+  masking_->ready.pop_front();
+  return &masking_->given;
+}
+
+void BatchStream::mask_with(BatchMasks& masks, std::span<const std::byte> before) {
+  masking_.reset(new Masking{.masks = masks,
+                             .rounding = position_->rounding,
+                             .order = position_->order,
+                             .index = position_->first,
+                             .batches = position_->batches,
+                             .before = {before.begin(), before.end()}});
+  if (position_->first == 0) masking_->before.clear();  // the epoch begins
+}
+
+std::vector<std::byte> BatchStream::masks_before() const {
+  return masking_ && !masking_->ready.empty() ? masking_->ready.front().before : std::vector<std::byte>();
+}
+
+int64_t BatchStream::scored_in_next(int64_t count) {
+  if (!masking_) return 0;
+  masking_->mask_ahead(*prefetcher_, count);
+  int64_t scored = 0;
+  for (int64_t i = 0; i < std::min(count, std::ssize(masking_->ready)); ++i)
+    scored += masking_->ready[static_cast<size_t>(i)].batch.real_scored;
+  return scored;
+}
+
 Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options, TokenRounding rounding,
-                     int64_t epochs) {
+                     int64_t epochs, const BatchMasks* masks) {
   constexpr int64_t kMostSamples = 10'000'000;  // a second or two
   constexpr int64_t kEpoch = 1000;              // the order of an epoch takes as long as this number of
                                                 // samples
@@ -113,7 +193,10 @@ Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options
       largest.rows = std::max(largest.rows, round.most().rows);
     }
   largest.tokens = rounding(largest.tokens);
-  if (!sizes.scored.empty()) largest.scored = rounding(std::max<int64_t>(1, largest.scored));
+  if (masks != nullptr)
+    largest.scored = rounding(masks->usual_scored(largest.tokens));
+  else if (!sizes.scored.empty())
+    largest.scored = rounding(std::max<int64_t>(1, largest.scored));
   return largest;
 }
 

@@ -60,24 +60,25 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
 Status write_run_state(FileSystem& fs, const std::string& folder, const CheckpointContent& content,
                        const FileDigests& others) {
   const RunState& run = content.run;
-  const nlohmann::json state = {{"global_step", content.state.global_step},
-                                {"total_loss", run.total_loss},
-                                {"loss_updates", run.loss_updates},
-                                {"loss_since_log", run.loss_since_log},
-                                {"updates_since_log", run.updates_since_log},
-                                {"updates_per_epoch", run.updates_per_epoch},
-                                {"data_seed", run.data_seed},
-                                {"seed", run.seed},
-                                {"training_data", run.identity.data},
-                                {"training_data_name", run.identity.data_name},
-                                {"model", run.identity.model},
-                                {"model_name", run.identity.model_name},
-                                {"skipped_updates", run.skipped_updates},
-                                {"loss_scale", run.loss_scaler.scale},
-                                {"loss_scale_growth_tracker", run.loss_scaler.growth_tracker},
-                                {"loss_scale_bad_losses", run.loss_scaler.bad_losses},
-                                {"metric_schedule", run.metric_schedule},
-                                {"losses", run.losses.to_json()}};
+  nlohmann::json state = {{"global_step", content.state.global_step},
+                          {"total_loss", run.total_loss},
+                          {"loss_updates", run.loss_updates},
+                          {"loss_since_log", run.loss_since_log},
+                          {"updates_since_log", run.updates_since_log},
+                          {"updates_per_epoch", run.updates_per_epoch},
+                          {"data_seed", run.data_seed},
+                          {"seed", run.seed},
+                          {"training_data", run.identity.data},
+                          {"training_data_name", run.identity.data_name},
+                          {"model", run.identity.model},
+                          {"model_name", run.identity.model_name},
+                          {"skipped_updates", run.skipped_updates},
+                          {"loss_scale", run.loss_scaler.scale},
+                          {"loss_scale_growth_tracker", run.loss_scaler.growth_tracker},
+                          {"loss_scale_bad_losses", run.loss_scaler.bad_losses},
+                          {"metric_schedule", run.metric_schedule},
+                          {"losses", run.losses.to_json()}};
+  if (!run.masks.empty()) state["masks"] = run.masks;
   return write_safetensors(
       fs, join_path(folder, kStateFile), TensorMap(),
       sealed({{"format", "lathe"},
@@ -219,6 +220,7 @@ RunState run_in(const SafetensorsFile& file, const std::string& path, const Trai
                      value_or<int64_t>(json, "loss_scale_growth_tracker", 0, path),
                      value_or<int64_t>(json, "loss_scale_bad_losses", 0, path)};
   run.metric_schedule = json.value("metric_schedule", nlohmann::json());
+  run.masks = value_or<std::vector<std::string>>(json, "masks", {}, path);
   run.losses = json.contains("losses") ? LossCurve(json["losses"], state.global_step, path)
                                        : LossCurve(state.log_history);  // older checkpoints have none
   return run;

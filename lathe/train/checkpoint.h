@@ -29,6 +29,8 @@ struct RunState {
   LossScaler::State loss_scaler = {};
   nlohmann::json metric_schedule = {};  ///< MetricSchedule::state, null without one
   LossCurve losses = {};                ///< of all updates that are known
+  /// Of each rank, with masks: the states of BatchMasks before the masks of the next batch, and now.
+  std::vector<std::string> masks = {};
 };
 
 /// How far a run is, as its checkpoints say.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -41,6 +42,21 @@ nlohmann::json metric_value(const std::string& name, double value) {
   return value;
 }
 
+/// Where the scores of each sample begin: those of its tokens, or of those that are scored.
+std::vector<int64_t> first_scores(const TokenizedDataset& data) {
+  for (const Tensor& tensor : data.tensors) {
+    const auto* labels = std::get_if<std::vector<int32_t>>(&tensor.values);
+    if (tensor.extent != Extent::kScored || labels == nullptr || labels->empty()) continue;
+    std::vector<int64_t> begins{0};
+    for (int64_t i = 0; i < data.size(); ++i)
+      begins.push_back(begins.back() + std::count_if(labels->begin() + data.begins[i],
+                                                     labels->begin() + data.begins[i + 1],
+                                                     [](int32_t label) { return label >= 0; }));
+    return begins;
+  }
+  return data.begins;
+}
+
 }  // namespace
 
 Evaluator::Evaluator(Session& session, const TrainingArguments& args, const TokenizedDataset* data,
@@ -54,11 +70,12 @@ DType Evaluator::dtype(bool in_training) const {
 Work Evaluator::work(const TokenizedDataset& data, nn::Quantization quantization, DType dtype) const {
   // With so few bits nothing in an evaluation needs to be exact: f32 becomes bf16.
   if (quantization != nn::Quantization::kNone && dtype == DType::f32) dtype = DType::bf16;
-  const Bucket bucket =
-      largest_batch(data, evaluation_order(args_, data.size()), session_.token_rounding(), 1);
+  const Bucket bucket = largest_batch(data, evaluation_order(args_, data.size()), session_.token_rounding(),
+                                      1, hooks_.masks.get());
+  const Task& task = session_.model().task();
   return {.kind = ProgramKind::kEvaluate,
           .bucket = bucket,
-          .scores = session_.model().task().keeps_scores(),
+          .scores = task.keeps_scores() || !task.is_labelled(data.tensors),
           .quantization = quantization,
           .dtype = dtype};
 }
@@ -85,7 +102,9 @@ nlohmann::json Evaluator::measure(const TokenizedDataset& data, const std::strin
   nlohmann::json without;
   std::optional<Predictions> exact;
   if (quantization != nn::Quantization::kNone) {
+    const std::vector<std::byte> masks = hooks_.masks ? hooks_.masks->state() : std::vector<std::byte>();
     exact = predict(data, nn::Quantization::kNone);
+    if (hooks_.masks) hooks_.masks->restore(masks);  // both see the same ones
     without = metrics_of(data, *exact, prefix);
   }
   const auto started = std::chrono::steady_clock::now();
@@ -125,6 +144,7 @@ std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const W
   options.even_batches = false;  // no sample is repeated: the gathered samples are the data set
   if (group != nullptr) options.rank = group->rank(), options.world_size = group->size();
   BatchStream stream(data, options, session_.token_rounding(), 0, 0, 1, batches_ahead(args_));
+  if (hooks_.masks) stream.mask_with(*hooks_.masks);
   const int64_t batches = Sampler(options).batches_per_epoch();
   const bool base_kept = &data == data_ && base_ && work.quantization == training_quantization(args_) &&
                          *work.dtype == training_dtype(args_);
@@ -174,7 +194,7 @@ void Evaluator::warn_of_unpredicted(int64_t count, int64_t samples) const {
 Predictions Evaluator::predict(const TokenizedDataset& data, nn::Quantization quantization) {
   Predictions out;
   const Task& task = session_.model().task();
-  if (session_.model().per_token()) out.begins = data.begins;
+  if (session_.model().per_token()) out.begins = first_scores(data);
   if (data.size() == 0) return out;
   if (&data != data_) check_dataset(data, task, "data");
   out.has_loss = task.is_labelled(data.tensors);

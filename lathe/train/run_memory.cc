@@ -21,23 +21,25 @@ void set_batch_size(TrainingArguments& args, int64_t size) {
 }  // namespace
 
 std::vector<Work> update_work(const Session& session, const TrainingArguments& args,
-                              const TokenizedDataset& data, const TrainingPlan& plan) {
+                              const TokenizedDataset& data, const TrainingPlan& plan,
+                              const BatchMasks* masks) {
   const Bucket bucket = largest_batch(data, training_order(args, data.size(), session.group()),
-                                      session.token_rounding(), plan.epochs);
+                                      session.token_rounding(), plan.epochs, masks);
   if (std::min(args.gradient_accumulation_steps, plan.batches_per_epoch) == 1)
     return {{ProgramKind::kStep, bucket}};
   return {{ProgramKind::kAccumulate, bucket}, {ProgramKind::kUpdate, {}}};
 }
 
 void find_batch_size(const Session& session, TrainingArguments& args, const TokenizedDataset& data,
-                     const LogSink& say) {
+                     const LogSink& say, const BatchMasks* masks) {
   const auto free = session.programs().free_share();
   const int64_t wanted = args.per_device_train_batch_size;
   const int64_t whole = wanted * args.gradient_accumulation_steps;
   const auto fits = [&](int64_t size) {
     set_batch_size(args, size);
     const TrainingPlan plan = plan_of(args, &data, session.model().task(), session.group());
-    return !free || session.programs().memory_need(update_work(session, args, data, plan)).total() <= *free;
+    return !free ||
+           session.programs().memory_need(update_work(session, args, data, plan, masks)).total() <= *free;
   };
   if (!fits(wanted)) {
     // Batches larger than the data set are like one batch of all of it.

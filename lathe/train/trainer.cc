@@ -54,7 +54,7 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
   if (identifies) loaded_weights_ = "weights with " + loaded.text();
   check_same_run(*session_, model_, args_, train_, eval_);
   if (args_.auto_find_batch_size && train_ != nullptr)
-    find_batch_size(*session_, args_, *train_, log_->sink());
+    find_batch_size(*session_, args_, *train_, log_->sink(), hooks_.masks.get());
   log_->keep_memory_of_start(memory);
 }
 
@@ -147,6 +147,7 @@ bool Trainer::take_finished(const std::string& resume_from) {
   if (text.empty()) return false;
   progress_ = {.state = trainer_state_from(parse_python_json(text, kTrainerStateFile), kTrainerStateFile),
                .run = read_run(fs_, resume_from, read_trainer_state(fs_, resume_from)).value_or(RunState())};
+  take_masks(progress_.run, hooks_, group());
   if (is_main(group())) checkpoints_->load(*args_.output_dir);
   take_weights_of_main(*session_);
   adopt_tuning(fs_, resume_from, *session_);
@@ -182,7 +183,7 @@ RunState Trainer::facts(const Plan& plan) const {
 
 void Trainer::reserve_memory(const Plan& plan, bool base_kept) {
   std::vector<Work> work;
-  if (!base_kept) work = update_work(*session_, args_, *train_, plan);
+  if (!base_kept) work = update_work(*session_, args_, *train_, plan, hooks_.masks.get());
   if (const auto evaluation = evaluator_->work_in_training()) work.push_back(*evaluation);
   const auto free =
       session_->programs().free_share();  // also where only another rank has something to reserve
@@ -190,9 +191,10 @@ void Trainer::reserve_memory(const Plan& plan, bool base_kept) {
 }
 
 /// HF keeps dropout on in a frozen base; the output then differs in every epoch.  Evaluation has no dropout.
+/// With masks the input differs each time.
 std::unique_ptr<BaseCache> Trainer::keep_base_outputs(const Plan& plan) {
   evaluator_->keep_base(nullptr);
-  if (!keep_base_output_ || !model_.model->base_frozen()) return nullptr;
+  if (!keep_base_output_ || !model_.model->base_frozen() || hooks_.masks) return nullptr;
   std::unique_ptr<BaseCache> base;
   const double dropout = model_.model->base_dropout();
   if (plan.epochs > 1 && dropout > 0)

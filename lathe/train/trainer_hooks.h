@@ -1,11 +1,13 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "lathe/core/log.h"
+#include "lathe/data/lm/batch_masks.h"
 #include "lathe/data/metrics.h"
 #include "lathe/data/tokenized.h"
 #include "lathe/tasks/predictions.h"
@@ -31,6 +33,9 @@ struct TrainerHooks {
   /// Asked after every update, and after every batch of an evaluation outside a training.  True: stop with
   /// kInterrupted, in a training after writing a checkpoint.
   std::function<bool()> should_stop;
+  /// What masks the batches of a masked language model, in training and evaluation; checkpoints hold its
+  /// state.
+  std::shared_ptr<BatchMasks> masks;
 };
 
 }  // namespace lathe

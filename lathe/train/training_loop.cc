@@ -5,8 +5,18 @@
 #include <utility>
 
 #include "lathe/core/error.h"
+#include "lathe/engine/ranks.h"
 
 namespace lathe {
+
+std::vector<std::byte> take_masks(const RunState& run, const TrainerHooks& hooks, const ProcessGroup* group) {
+  const auto rank = static_cast<size_t>(group == nullptr ? 0 : group->rank());
+  if (!hooks.masks || rank >= run.masks.size()) return {};
+  const std::string& text = run.masks[rank];
+  const size_t comma = std::min(text.find(','), text.size());
+  hooks.masks->restore(bytes_of_hex(text.substr(std::min(comma + 1, text.size())), "the state of the masks"));
+  return bytes_of_hex(text.substr(0, comma), "the state of the masks");
+}
 
 TrainingLoop::TrainingLoop(Session& session, const TrainingArguments& args, const TokenizedDataset& data,
                            const TrainingPlan& plan, const TrainerHooks& hooks, RunProgress& progress,
@@ -32,12 +42,15 @@ void TrainingLoop::run(BaseCache* base) {
   BatchStream stream(data_, training_order(args_, data_.size(), session_.group()), session_.token_rounding(),
                      epoch, update * args_.gradient_accumulation_steps, epoch + plan_.epochs + 1,
                      batches_ahead(args_));
+  if (hooks_.masks) stream.mask_with(*hooks_.masks, take_masks(progress_.run, hooks_, session_.group()));
+  stream_ = &stream;
   checkpoints_.hold_descriptors();
   while (progress_.state.global_step < plan_.max_steps && !stopped_early()) {
     make_update(stream, base);
     after_update();
   }
   checkpoints_.release_descriptors();
+  stream_ = nullptr;
 }
 
 void TrainingLoop::make_update(BatchStream& stream, BaseCache* base) {
@@ -130,8 +143,15 @@ bool TrainingLoop::save_if_due(bool epoch_end, bool better) {
   return true;
 }
 
+std::vector<std::string> TrainingLoop::masks() const {
+  if (!hooks_.masks || stream_ == nullptr) return {};
+  return texts_of_all(session_.group(),
+                      hex_of(stream_->masks_before()) + "," + hex_of(hooks_.masks->state()));
+}
+
 std::string TrainingLoop::save_checkpoint(bool only_model) {
   log_.share_counts();
+  progress_.run.masks = masks();
   return checkpoints_.save(progress_, watch_.learning_rate(), only_model);
 }
 

@@ -10,6 +10,10 @@
 
 namespace lathe {
 
+/// The masks go on from what a checkpoint says of them, if it does.  Returns the state before those that are
+/// drawn for the next batch, or nothing.  Errors: kInvalidData.
+std::vector<std::byte> take_masks(const RunState& run, const TrainerHooks& hooks, const ProcessGroup* group);
+
 /// The course of one call of train: update after update, and what is due after each.
 class TrainingLoop {
  public:
@@ -45,6 +49,9 @@ class TrainingLoop {
   std::string save_checkpoint(bool only_model);
   [[noreturn]] void stop(bool saved);
 
+  /// Of each rank, for a checkpoint.
+  std::vector<std::string> masks() const;
+
   Session& session_;
   const TrainingArguments& args_;
   const TokenizedDataset& data_;
@@ -61,6 +68,7 @@ class TrainingLoop {
   /// begins its epoch anew.
   int64_t data_lag_;
   bool stopping_ = false;
+  const BatchStream* stream_ = nullptr;  ///< while it runs
 };
 
 }  // namespace lathe

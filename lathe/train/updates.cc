@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lathe/core/error.h"
+#include "lathe/engine/ranks.h"
 #include "lathe/text/python_format.h"
 
 namespace lathe {
@@ -40,12 +41,13 @@ void Updates::start(BatchStream& stream, BaseCache* base, int64_t first, int64_t
                     const MetricWatch& watch) {
   if (scaler_) collect(0);  // the outcome of the last update decides about this one
   StepScalars scalars = this->scalars(watch);
+  const int64_t items = items_of_update(stream, count);
   for (int64_t micro = 0; micro < count; ++micro) {
     const PackedBatch* batch = stream.next();
     if (batch == nullptr)
       fail(ErrorCode::kInternal, "the data ended at update {}", progress_.state.global_step);
     scalars.first_micro = micro == 0;
-    scalars.loss_weight = loss_weight(*batch, first, count);
+    scalars.loss_weight = loss_weight(*batch, first, count, items);
     const BaseRows rows = base != nullptr ? base->rows(*batch) : BaseRows{};
     started_.push_back(
         {count == 1 ? session_.step(*batch, scalars, rows) : session_.accumulate(*batch, scalars, rows),
@@ -60,9 +62,18 @@ void Updates::start(BatchStream& stream, BaseCache* base, int64_t first, int64_t
   last_learning_rate_ = scalars.learning_rate;
 }
 
-double Updates::loss_weight(const PackedBatch& batch, int64_t first, int64_t count) const {
+int64_t Updates::items_of_update(BatchStream& stream, int64_t count) const {
+  const bool divides = session_.model().divides_by_items() || args_.label_smoothing_factor != 0;
+  if (!args_.hf_compat_loss_scale || !divides) return 0;
+  return static_cast<int64_t>(
+      sum_over(session_.group(), {static_cast<double>(stream.scored_in_next(count))})[0]);
+}
+
+double Updates::loss_weight(const PackedBatch& batch, int64_t first, int64_t count, int64_t items) const {
   if (!args_.hf_compat_loss_scale || !session_.model().task().takes_item_count())
     return 1.0 / static_cast<double>(count);
+  if (items > 0)
+    return static_cast<double>(batch.real_scored) * session_.ranks() / static_cast<double>(items);
   if (args_.label_smoothing_factor == 0) return session_.ranks();
   const int64_t batch_size = args_.per_device_train_batch_size;
   int64_t samples = count * batch_size;

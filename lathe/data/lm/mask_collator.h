@@ -69,6 +69,7 @@ class MaskCollator {
   int mask(std::span<int32_t> ids, std::span<const int32_t> begins, TorchGenerator& generator,
            std::span<int32_t> labels, std::span<const uint8_t> special = {});
 
+  const MaskRules& rules() const { return rules_; }
   /// T of rows that are `longest` tokens long at most.
   int padded_length(int longest) const;
 
