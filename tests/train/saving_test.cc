@@ -177,10 +177,10 @@ TEST_F(Saving, ACheckpointThatIsNotOfThisModelRunOrProgramIsRefused) {
   const auto nothing = [] {};
   EXPECT_EQ(error(t.session(), ErrorCode::kInternal, nothing), "");
   const auto newer = [&] {
-    write_safetensors(fs, own, TensorMap(), {{"format", "lathe"}, {"format_version", "4"}}).check();
+    write_safetensors(fs, own, TensorMap(), {{"format", "lathe"}, {"format_version", "5"}}).check();
   };
   EXPECT_EQ(error(t.session(), ErrorCode::kUnsupported, newer),
-            own + ": format version 4, this Lathe reads up to 3; use a newer one");
+            own + ": format version 5, this Lathe reads up to 4; use a newer one");
   EXPECT_EQ(error(other.session(), ErrorCode::kInvalidData, nothing),
             own +
                 ": written by the optimizer sgd, this run's is adamw; resume with the same --optim, or train "
