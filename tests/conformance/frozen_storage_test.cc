@@ -208,7 +208,7 @@ TEST(FrozenStorageOfARun, IsTheDtypeOfAllItsProducts) {
   struct Own : TaskModel {
     Own() : TaskModel(single_label(3)), output(*this, "output", 8, 3) {}
     Value base_output() override { return {}; }
-    Value head(Value) override { return {}; }
+    HeadOutput head(Value) override { return Value{}; }
     std::string base_prefix() const override { return "base."; }
     double base_dropout() const override { return 0; }
     int64_t hidden_size() const override { return 8; }

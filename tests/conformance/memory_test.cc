@@ -398,9 +398,8 @@ TEST_F(AutoBatch, EvaluationsWithinATrainingAreForeseenAsTheyRun) {
   Trainer trainer(device, m, args_, &train_, &train_);
   const TokenRounding rounding = trainer.session().token_rounding();
   const SamplerOptions all{.size = 50, .batch_size = 50, .strategy = SamplingStrategy::kSequential};
-  const Work exact{.kind = ProgramKind::kEvaluate,
-                   .bucket = largest_batch(train_, all, rounding, 1),
-                   .dtype = DType::f32};
+  const Work exact{
+      .kind = ProgramKind::kEvaluate, .bucket = largest_batch(train_, all, rounding, 1), .dtype = DType::f32};
   const SamplerOptions one{.size = 50, .batch_size = 1};
   const Work work[] = {
       {ProgramKind::kAccumulate, largest_batch(train_, one, rounding, 2)}, {ProgramKind::kUpdate, {}}, exact};
