@@ -196,8 +196,11 @@ std::string model_card(const CardFacts& facts, const TrainingArguments& args, co
       "<!-- This model card has been generated automatically according to the information the Trainer had "
       "access "
       "to. You\nshould probably proofread and complete it, then remove this comment. -->\n";
-  out += fmt::format("\n# {}\n\nThis model is a fine-tuned version of ", name);
-  out += facts.on_hub ? fmt::format("[{0}](https://huggingface.co/{0})", facts.base_model) : facts.base_model;
+  out += fmt::format("\n# {}\n\nThis model ", name);
+  out += facts.base_model.empty() ? "was trained from scratch"
+         : facts.on_hub
+             ? fmt::format("is a fine-tuned version of [{0}](https://huggingface.co/{0})", facts.base_model)
+             : "is a fine-tuned version of " + facts.base_model;
   out +=
       facts.dataset.empty() ? " on an unknown dataset." : fmt::format(" on the {} dataset.", facts.dataset);
   if (const auto found = last_evaluation(state); !found.empty()) {

@@ -8,7 +8,7 @@ namespace lathe {
 
 /// What a model card says in addition to the run itself.  An empty member is left out.
 struct CardFacts {
-  std::string base_model;                          ///< name on the Hub, or a folder
+  std::string base_model;                          ///< name on the Hub, or a folder; empty: from scratch
   bool on_hub = false;                             ///< base_model is a name on the Hub
   bool adapter = false;                            ///< only a LoRA adapter of base_model was trained
   std::string task, task_name;                     ///< "text-classification", "Text Classification"

@@ -344,6 +344,37 @@ std::vector<std::string> validate(NerArguments& args, const TrainingArguments& t
   return notices;
 }
 
+std::vector<std::string> validate(MlmArguments& args, const TrainingArguments& training) {
+  std::vector<std::string> notices = check_fields(bind(args));
+  if (!args.model_name_or_path && !args.config_name && !args.model_type)
+    fail(ErrorCode::kUsage,
+         "--model_name_or_path: found none, expected a model, or --model_type or --config_name to train one "
+         "from scratch");
+  if (!args.model_name_or_path && !args.tokenizer_name)
+    fail(ErrorCode::kUsage,
+         "--tokenizer_name: found none, expected the tokenizer of a model that begins from scratch");
+  if (args.model_type && (args.model_name_or_path || args.config_name))
+    notices.emplace_back("--model_type is not read: --model_name_or_path or --config_name says what it is");
+  if (!args.dataset_name) {
+    if (training.do_train && !args.train_file)
+      fail(ErrorCode::kUsage,
+           "--do_train: found neither --dataset_name nor --train_file, expected one of them");
+    if (training.do_eval && !args.train_file && !args.validation_file)
+      fail(ErrorCode::kUsage,
+           "--do_eval: found none of --dataset_name, --validation_file and --train_file, expected one of "
+           "them");
+  }
+  for (const auto& [flag, file] :
+       {std::pair{"train_file", &args.train_file}, {"validation_file", &args.validation_file}})
+    note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  if (training.do_predict)
+    notices.emplace_back(
+        "--do_predict changes nothing here: run_mlm.py has no test data; lathe predict fills masks");
+  check_adapter(args, training, notices);
+  note_nothing_to_do(training, notices);
+  return notices;
+}
+
 bool accelerator_setting(const TrainingArguments& args, const std::string& name, bool otherwise) {
   const nlohmann::json& config = args.accelerator_config;
   return config.is_object() ? config.value(name, otherwise) : otherwise;

@@ -183,6 +183,27 @@ struct NerArguments : AdapterArguments {
   std::optional<int64_t> stride;  ///< none: longer sentences are cut
 };
 
+/// Model and data arguments of run_mlm.py.
+struct MlmArguments : AdapterArguments {
+  std::optional<std::string> model_name_or_path;  ///< none: from scratch
+  std::optional<std::string> model_type, config_overrides, config_name, tokenizer_name, cache_dir, token;
+  bool use_fast_tokenizer = true;
+  std::string model_revision = "main";
+  bool trust_remote_code = false, low_cpu_mem_usage = false;
+  std::optional<std::string> dtype;
+
+  std::optional<std::string> dataset_name, dataset_config_name;
+  std::optional<std::string> train_file, validation_file;
+  bool overwrite_cache = false;
+  int64_t validation_split_percentage = 5;
+  std::optional<int64_t> max_seq_length;  ///< none: what the tokenizer takes, 1,024 at most
+  std::optional<int64_t> preprocessing_num_workers;
+  double mlm_probability = 0.15;
+  bool line_by_line = false, pad_to_max_length = false;
+  std::optional<int64_t> max_train_samples, max_eval_samples;
+  bool streaming = false;
+};
+
 /// Checks every field and every rule between fields, and fills in what one field derives from another
 /// (eval_strategy turns do_eval on, the default metric of the best model, ...), as TrainingArguments'
 /// __post_init__ does.  Calling it twice changes nothing.  Returns one-line notices for the user.
@@ -201,6 +222,7 @@ std::vector<std::string> validate_for_trainer(TrainingArguments& args);
 std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(NerArguments& args, const TrainingArguments& training);
+std::vector<std::string> validate(MlmArguments& args, const TrainingArguments& training);
 
 /// In the backward pass one layer out of this many recomputes its activations; 0: all are kept.
 int64_t recompute_every(const TrainingArguments& args);

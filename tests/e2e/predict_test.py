@@ -45,11 +45,6 @@ class Predict(CommandsCase):
         self.assertAlmostEqual(sum(first["probabilities"].values()), 1, places=6)
         self.assertEqual(first["label"], max(first["probabilities"], key=first["probabilities"].get))
 
-    def test_predict_tells_the_way_for_models_without_a_classifier(self):
-        result = cl.run([cl.program(), "predict", str(GOLDEN / "masked_lm"), "the old bridge"])
-        self.assertEqual((result.returncode, result.stdout), (1, ""))
-        self.assertIn("a BertForMaskedLM; lathe predict classifies texts. Fine-tune it first: lathe glue --do_train", result.stderr)
-
     def test_predict_cuts_texts_where_it_is_told(self):
         def probabilities(text, *more):
             return json.loads(self.lathe("predict", GOLDEN / "classification", text, "--json", *more).stdout)["probabilities"]

@@ -216,6 +216,16 @@ void say_sentences(ScriptRun& run, const WordTable& train, const TagIds& ids, co
   }
 }
 
+void say_samples(ScriptRun& run, const TokenizedDataset& train, const Tokenizer& tokenizer) {
+  if (!run.speaks()) return;
+  const auto count = static_cast<size_t>(train.size());
+  for (const size_t i : three_of(count, [](size_t) { return std::string(); })) {
+    const std::string place = fmt::format("sample {}: ", i + 1);
+    const std::string text = tokenizer.decode(train.ids(static_cast<int64_t>(i)));
+    run.say(LogLevel::kInfo, place + shortened(text, room_of_line() - place.size()));
+  }
+}
+
 void say_cut_words(ScriptRun& run, const char* what, const WordTable& table,
                    const LabelledSentences& labelled, int64_t length) {
   if (labelled.silent_words > 0)

@@ -19,6 +19,9 @@ void say_questions(ScriptRun& run, const SquadDataset& train, const QaFeatures& 
 void say_sentences(ScriptRun& run, const WordTable& train, const TagIds& ids, const TagLabels& labels,
                    const TokenizedDataset& samples);
 
+/// The same for samples of texts without labels.
+void say_samples(ScriptRun& run, const TokenizedDataset& train, const Tokenizer& tokenizer);
+
 /// Warns of words that no label is learnt or told for.  what: "training"; length: of samples, in tokens.
 void say_cut_words(ScriptRun& run, const char* what, const WordTable& table,
                    const LabelledSentences& labelled, int64_t length);

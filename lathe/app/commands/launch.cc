@@ -52,6 +52,7 @@ Intent intent_of(const std::vector<std::string>& command) {
   try {
     if (command[0] == "qa") return intent(parse_command_line<QaArguments>(flags));
     if (command[0] == "ner") return intent(parse_command_line<NerArguments>(flags));
+    if (command[0] == "mlm") return intent(parse_command_line<MlmArguments>(flags));
     return intent(parse_command_line<GlueArguments>(flags));
   } catch (const Error&) {
     return {};
@@ -386,9 +387,9 @@ Command launch_command() {
            "--hostfile FILE [--master_port P] COMMAND [flags]",
        .details =
            "Trains with several processes: N on this machine, one per GPU or sharing its cores; through ssh "
-           "on several hosts; or on the hosts of a file.  COMMAND is glue, classify, qa or ner.",
+           "on several hosts; or on the hosts of a file.  COMMAND is glue, classify, qa, ner or mlm.",
        .words = Words::kCommand,
-       .choices = {"glue", "classify", "qa", "ner"}},
+       .choices = {"glue", "classify", "qa", "ner", "mlm"}},
       {{"nproc_per_node",
         &L::ranks,
         "Processes of this machine; with --hosts of each host that gives no number, 1 if not given.",

@@ -172,10 +172,6 @@ void check_call(const PredictSettings& settings, const Call& call) {
 MakeTask task_for(const PredictSettings& settings, const ModelConfig& config, const std::string& folder) {
   const MakeTask task = saved_task(config);
   const std::string its_class = architecture(config, task(0)->head().kind);
-  if (task == masked_lm)
-    fail(ErrorCode::kUnsupported,
-         "{}: a {}; lathe predict classifies texts. Fine-tune it first: lathe glue --do_train", folder,
-         its_class);
   const bool answers = task == question_answering;
   if (answers && !settings.file && !settings.question)
     fail(ErrorCode::kUnsupported,
@@ -200,14 +196,14 @@ int predict(PredictSettings& settings, const Call& call) {
   const std::string folder = named_model(call.words[0]);
   const ModelFolders folders = folders_of(fs, folder, [](const auto& base) { return named_model(base); });
   const MakeTask task = task_for(settings, read_config(fs, folders), folder);
-  const bool answers = task == question_answering, entities = task == token_labels;
+  const bool answers = task == question_answering, entities = task == token_labels, fills = task == masked_lm;
   if (!entities && call.given.contains("aggregation_strategy"))
     fail(ErrorCode::kUsage,
          "--aggregation_strategy: found {}, but {} is no model of lathe ner and finds no entities",
          settings.aggregation_strategy, folder);
   if (!call.given.contains("max_seq_length")) {
     if (answers) settings.max_seq_length = QaFeatureOptions{}.max_seq_length;
-    if (entities) settings.max_seq_length = std::numeric_limits<int>::max();  // what the model takes
+    if (entities || fills) settings.max_seq_length = std::numeric_limits<int>::max();  // what the model takes
   }
   const TrainedOn trained = trained_on(fs, folder);
   const bool texts = !settings.file && !settings.question;
@@ -215,9 +211,12 @@ int predict(PredictSettings& settings, const Call& call) {
   Predictor predictor(settings, folders, task);
   const auto rows = answers    ? answer_predictor(predictor, settings, trained)
                     : entities ? entity_predictor(predictor, settings, trained)
+                    : fills    ? mask_predictor(predictor, settings, trained)
                                : class_predictor(predictor, settings, trained);
   const auto show = [&](const TextDataset& data, std::span<const uint32_t> numbers) {
-    return entities ? shown_entities(predictor, settings, data, numbers) : shown(predictor, settings, data);
+    return entities ? shown_entities(predictor, settings, data, numbers)
+           : fills  ? shown_fills(predictor, settings, data, numbers)
+                    : shown(predictor, settings, data);
   };
   if (settings.file) {
     predict_file(predictor, settings, *rows, [&](const Table& lines) {
@@ -240,7 +239,7 @@ Command predict_command() {
   constexpr double kMost = std::numeric_limits<int>::max();
   return make_command<P>(
       {.name = "predict",
-       .summary = "classify texts, find entities or answer questions with a fine-tuned model",
+       .summary = "classify texts, find entities, fill masks or answer questions with a trained model",
        .synopsis = "MODEL_DIR TEXT… [flags]\nMODEL_DIR --file TABLE [--output TABLE] [flags]\n"
                    "MODEL_DIR --question TEXT --context TEXT [flags]",
        .details =
@@ -259,6 +258,10 @@ Command predict_command() {
            "Of a model of lathe ner it prints a line for each entity: type, score, place (code points "
            "BEGIN-END) and text, before them the number of the text if there are several; - for a text "
            "without entities. A table gets a column entities, a JSON list; its texts may be lists of words.\n"
+           "Of a masked language model it prints a line for each of the --top_k likeliest tokens in place of "
+           "the mask of a text ([MASK], <mask>): token, score and the text with it, before them the number "
+           "of "
+           "the text if there are several, and \"mask N\" if it has several. A table gets a column fills.\n"
            "--int8 and --fp8 say on stderr how often they agree with what comes without them.",
        .words = Words::kAny},
       {{"file",
@@ -285,7 +288,9 @@ Command predict_command() {
         {.value = "FILE"}},
        {"top_k",
         &P::top_k,
-        "The K likeliest, as label_1, score_1, label_2, score_2, …; 0: the likeliest, as label and score.",
+        "The K likeliest, as label_1, score_1, label_2, score_2, …; 0: the likeliest, as label and score. Of "
+        "a "
+        "mask 5, if not given.",
         {.low = 0, .high = 1000}},
        {"aggregation_strategy",
         &P::aggregation_strategy,

@@ -116,6 +116,15 @@ std::unique_ptr<RowPredictor> answer_predictor(Predictor& predictor, const Predi
 std::unique_ptr<RowPredictor> entity_predictor(Predictor& predictor, const PredictSettings& settings,
                                                const TrainedOn& trained);
 
+/// What masks stand for, in texts.
+std::unique_ptr<RowPredictor> mask_predictor(Predictor& predictor, const PredictSettings& settings,
+                                             const TrainedOn& trained);
+
+/// As shown_entities: a line for each token that may stand in place of a mask.  Errors: kInvalidData for a
+/// text without a mask.
+std::string shown_fills(Predictor& predictor, const PredictSettings& settings, const TextDataset& texts,
+                        std::span<const uint32_t> numbers);
+
 /// What is printed of the entities in texts: a line for each, with --json one for each text.  numbers: of the
 /// texts, which then come first; empty: there is one text.  Errors: kUsage for pairs.
 std::string shown_entities(Predictor& predictor, const PredictSettings& settings, const TextDataset& texts,

@@ -342,7 +342,7 @@ void ScriptRun::check_metric(std::vector<std::string> names) const {
 
 void ScriptRun::write_card(const Trainer& trainer, CardFacts facts) {
   if (told_ && fs_.exists(join_path(output_dir(), "README.md"))) return;
-  facts.on_hub = !fs_.is_directory(expand_home(facts.base_model));
+  facts.on_hub = !facts.base_model.empty() && !fs_.is_directory(expand_home(facts.base_model));
   facts.adapter = trainer.auto_model().adapter != nullptr;
   write("README.md", model_card(facts, trainer.arguments(), trainer.state(), processes()));
 }

@@ -1,0 +1,88 @@
+// The flags of run_mlm.py.
+#include "lathe/settings/argument_table_adapters.h"
+
+namespace lathe {
+
+const std::vector<Field<MlmArguments>>& mlm_fields() {
+  using A = MlmArguments;
+  constexpr Grade M = Grade::kMust, S = Grade::kShould;
+  constexpr double kMostTokens = std::numeric_limits<int>::max();
+  static const std::vector<Field<A>> fields = with_adapter_rows<A>({
+      {"model_name_or_path",
+       &A::model_name_or_path,
+       M,
+       "Model folder, or a name on the Hugging Face Hub; if not given, --model_type begins one from scratch.",
+       {.first = true}},
+      {"model_type",
+       &A::model_type,
+       M,
+       "Family of a model from scratch, with the sizes of its base model.",
+       {.choices = {"bert", "camembert", "distilbert", "modernbert", "roberta", "xlm-roberta"}}},
+      {"config_overrides", &A::config_overrides, M,
+       "Other values of config.json: 'hidden_size=256,num_hidden_layers=4,num_attention_heads=4'."},
+      {"config_name", &A::config_name, M,
+       "Folder or name of the config, if it is another; of a model from scratch its sizes."},
+      {"tokenizer_name", &A::tokenizer_name, M,
+       "Folder or name of the tokenizer, if it is another; a model from scratch needs one."},
+      {row_of("cache_dir"), &A::cache_dir},
+      {row_of("use_fast_tokenizer"), &A::use_fast_tokenizer},
+      {row_of("model_revision"), &A::model_revision},
+      {row_of("token"), &A::token},
+      {row_of("trust_remote_code"), &A::trust_remote_code},
+      {"dtype",
+       &A::dtype,
+       S,
+       "Dtype of the weights.",
+       {.support = Support::kNotYet,
+        .reason = "weights are trained in float32; --bf16 computes in bfloat16"}},
+      {"low_cpu_mem_usage",
+       &A::low_cpu_mem_usage,
+       S,
+       "Make the model without weights first.",
+       {.support = Support::kNoEffect, .reason = "weights are read from the mapped file"}},
+      {"dataset_name",
+       &A::dataset_name,
+       M,
+       "Data set of texts by its name on the Hugging Face Hub.",
+       {.first = true}},
+      {row_of("dataset_config_name"), &A::dataset_config_name},
+      {"train_file",
+       &A::train_file,
+       M,
+       "Own training data: a text file with a text a line, or csv, tsv, json, jsonl, parquet.",
+       {.first = true}},
+      {row_of("validation_file"), &A::validation_file},
+      {row_of("overwrite_cache"), &A::overwrite_cache},
+      {"validation_split_percentage",
+       &A::validation_split_percentage,
+       M,
+       "Percentage of the training texts, the first ones, that are validation data where there are none.",
+       {.low = 0, .high = 100}},
+      {"max_seq_length",
+       &A::max_seq_length,
+       M,
+       "Tokens of a sample, if not what the tokenizer takes, 1024 at most.",
+       {.low = 3, .high = kMostTokens, .first = true}},
+      {row_of("preprocessing_num_workers"), &A::preprocessing_num_workers},
+      {"mlm_probability",
+       &A::mlm_probability,
+       M,
+       "Share of the tokens that are masked.",
+       {.low = 0, .high = 1}},
+      {"line_by_line", &A::line_by_line, M,
+       "Each text is a sample, cut at max_seq_length; else texts are joined and cut into such samples."},
+      {"pad_to_max_length", &A::pad_to_max_length, M,
+       "Draw masks as for samples padded to max_seq_length (with --line_by_line); padding is never "
+       "computed."},
+      {"max_train_samples", &A::max_train_samples, M, "Use the first so many training samples.", {.low = 1}},
+      {"max_eval_samples", &A::max_eval_samples, M, "Use the first so many validation samples.", {.low = 1}},
+      {"streaming",
+       &A::streaming,
+       S,
+       "Read the data set while it is used.",
+       {.support = Support::kNotYet, .reason = "all texts are read and tokenised before the training"}},
+  });
+  return fields;
+}
+
+}  // namespace lathe
