@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 
 #include "lathe/backends/register.h"
 #include "lathe/data/lm/batch_masks.h"
@@ -63,39 +64,53 @@ PackedBatch of_all_tokens(PackedBatch batch) {
   return batch;
 }
 
-/// Milliseconds of a step, the median.
-double measure(const std::string& device, DType dtype, bool all, int rows, int tokens, int steps) {
-  const auto backend = open_device(device);
-  AutoModel model = from_config(ModelConfig(), {masked_lm, {}, false}, {});
-  if (all) model.model = make_model(model.config, std::make_shared<AllScores>());
-  Session::Options options;
-  options.program.dtype = dtype;
-  Session session(*backend, *model.model, options);
-  initialize(session.parameters(), model, 42);
-  PackedBatch batch = random_batch(rows, tokens, session.token_rounding());
-  if (all) batch = of_all_tokens(std::move(batch));
-  StepScalars scalars{.learning_rate = 1e-5};
-  std::vector<double> times;
-  float loss = 0;
-  for (int step = -2; step < steps; ++step) {
-    const auto start = std::chrono::steady_clock::now();
-    scalars.update_step = scalars.adam_step = step + 3;
-    loss = session.collect(session.step(batch, scalars)).loss;
-    if (step >= 0)
-      times.push_back(
-          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+/// A model with one of the two heads, and what its steps took.
+class Way {
+ public:
+  Way(Backend& backend, DType dtype, bool all, int rows, int tokens)
+      : all_(all), model_(from_config(ModelConfig(), {masked_lm, {}, false}, {})) {
+    if (all) model_.model = make_model(model_.config, std::make_shared<AllScores>());
+    Session::Options options;
+    options.program.dtype = dtype;
+    session_.emplace(backend, *model_.model, options);
+    batch_ = random_batch(rows, tokens, session_->token_rounding());
+    if (all) batch_ = of_all_tokens(std::move(batch_));
+    const Work work[] = {{.kind = ProgramKind::kStep, .bucket = {batch_.tokens, batch_.rows, batch_.scored}}};
+    bytes_ = session_->programs().memory_need(work).total();
+    initialize(session_->parameters(), model_, 42);
   }
-  std::sort(times.begin(), times.end());
-  const double median = times[times.size() / 2];
-  fmt::print("{} {} {}: {} rows of the head, {:.1f} ms a step ({:.1f} to {:.1f}), loss {:.6f}\n", device,
-             name_of(dtype), all ? "all tokens" : "masked tokens", batch.scored, median, times.front(),
-             times.back(), loss);
-  const Work work[] = {{.kind = ProgramKind::kStep, .bucket = {batch.tokens, batch.rows, batch.scored}}};
-  fmt::print("  memory: {:.2f} GiB\n",
-             static_cast<double>(session.programs().memory_need(work).total()) / (1 << 30));
-  std::fflush(stdout);
-  return median;
-}
+
+  void step(bool counts) {
+    const auto start = std::chrono::steady_clock::now();
+    ++scalars_.update_step, ++scalars_.adam_step;
+    loss_ = session_->collect(session_->step(batch_, scalars_)).loss;
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    if (counts) times_.push_back(took.count());
+  }
+
+  double median() {
+    std::sort(times_.begin(), times_.end());
+    return times_[times_.size() / 2];
+  }
+  double least() const { return *std::min_element(times_.begin(), times_.end()); }
+  void print() {
+    fmt::print(
+        "  {}: {} rows of the head, {:.1f} ms a step, at least {:.1f}; {:.2f} GiB for programs; loss "
+        "{:.6f}\n",
+        all_ ? "all tokens" : "masked tokens", batch_.scored, median(), least(),
+        static_cast<double>(bytes_) / (1 << 30), loss_);
+  }
+
+ private:
+  bool all_;
+  AutoModel model_;
+  std::optional<Session> session_;
+  PackedBatch batch_;
+  StepScalars scalars_{.learning_rate = 1e-5, .update_step = 0, .adam_step = 0};
+  uint64_t bytes_ = 0;
+  float loss_ = 0;
+  std::vector<double> times_;
+};
 
 }  // namespace
 }  // namespace lathe
@@ -105,9 +120,15 @@ int main(int count, char** words) {
   const std::string device = count > 1 ? words[1] : "cpu";
   const auto number = [&](int at, int otherwise) { return count > at ? std::atoi(words[at]) : otherwise; };
   const int rows = number(2, 32), tokens = number(3, 128), steps = number(4, 5);
+  const auto backend = open_device(device);
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const double before = measure(device, dtype, true, rows, tokens, steps),
-                 now = measure(device, dtype, false, rows, tokens, steps);
-    fmt::print("{} {}: {:.3f} of the time\n", device, name_of(dtype), now / before);
+    Way before(*backend, dtype, true, rows, tokens), now(*backend, dtype, false, rows, tokens);
+    for (int step = -2; step < steps; ++step)  // in turn, so that other work on the machine slows both
+      for (Way* way : {&before, &now}) way->step(step >= 0);
+    fmt::print("{} {}, {} x {}:\n", device, name_of(dtype), rows, tokens);
+    for (Way* way : {&before, &now}) way->print();
+    fmt::print("  {:.3f} of the time, of the least {:.3f}\n", now.median() / before.median(),
+               now.least() / before.least());
+    std::fflush(stdout);
   }
 }
