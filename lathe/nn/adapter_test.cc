@@ -11,7 +11,7 @@ using Names = std::vector<std::string>;
 
 /// A base whose query and key are one product, and a head.
 struct Small : Module {
-  Linear both{*this, {"base.query", "base.key"}, 8, 4}, dense{*this, "base.dense", 4, 8},
+  Linear both{*this, Names{"base.query", "base.key"}, 8, 4}, dense{*this, "base.dense", 4, 8},
       classifier{*this, "pre_classifier", 8, 2};
 };
 
