@@ -171,9 +171,8 @@ def rows_of(case, options):
                        f"--epochs {options.epochs:g}" + (f" --lora_rate {case.rate}" if case.name == "lora" else ""),
             "lathe_scores": [round(score, 4) for score in scores[0]],
             "trainer_scores": [round(score, 4) for score in scores[1]],
-            "note": f"The rule needs {least:.4f} and {verdict(holds)}; loss of evaluation "
-                    f"{statistics.mean(losses[0]):.4f}, at most {most:.4f}: {verdict(low_enough)}. "
-                    f"{options.note}".strip()})
+            "note": f"The rule needs {least:.4f} and {verdict(holds)}, the loss ({statistics.mean(losses[0]):.4f}, at most "
+                    f"{most:.4f}) {verdict(low_enough)}; {options.note}".removesuffix("; ").removesuffix(".") + "."})
     return rows, all_hold
 
 
