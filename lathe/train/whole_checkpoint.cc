@@ -148,7 +148,7 @@ SafetensorsFile open_state(FileSystem& fs, const std::string& folder) {
   const auto& metadata = state.metadata();
   const bool has_seal = metadata.contains(kSeal), has_files = metadata.contains(kFiles);
   const int format = written_format(state, path);
-  const bool is_sealed = has_seal || has_files || format >= kCheckpointFormat;  // later ones are, too
+  const bool is_sealed = has_seal || has_files || format == kCheckpointFormat || format == kAdapterFormat;
   if (is_sealed && (!has_seal || metadata.at(kSeal) != seal_of(metadata)))
     fail(ErrorCode::kInvalidData, "{}: found another header than was written", path);
   return state;
