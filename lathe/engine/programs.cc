@@ -62,7 +62,10 @@ class Builder {
 
   /// The type of the base's output.
   Type base_type() const {
-    return {options_.dtype, {model_.per_token() ? bucket_.tokens : bucket_.rows, model_.hidden_size()}};
+    const int64_t rows = model_.per_scored()  ? bucket_.scored
+                         : model_.per_token() ? bucket_.tokens
+                                              : bucket_.rows;
+    return {options_.dtype, {rows, model_.hidden_size()}};
   }
 
   /// The base's output, computed or given.

@@ -57,7 +57,8 @@ Session::Outcome Session::collect(const Pending& pending) const {
 
 void Session::run_base(const PackedBatch& batch, std::vector<std::byte>& rows) {
   const Pending pending = run({.kind = ProgramKind::kBase, .targets = false}, &batch, {});
-  rows.resize(static_cast<size_t>(model_.per_token() ? batch.tokens : batch.rows) * base_row_bytes());
+  const int count = model_.per_scored() ? batch.scored : model_.per_token() ? batch.tokens : batch.rows;
+  rows.resize(static_cast<size_t>(count) * base_row_bytes());
   pending.compiled->read(pending.event, kBaseRows, rows).check();
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "lathe/core/error.h"
 
 namespace lathe {
@@ -71,6 +73,11 @@ void StepInputs::set(const PackedBatch* batch, const StepScalars& scalars, BaseR
   row_ids_.resize(static_cast<size_t>(batch->rows));
   for (size_t row = 0; row < row_ids_.size(); ++row)
     row_ids_[row] = batch->sample_ids[static_cast<size_t>(batch->cu_seqlens[row])];
+  scored_sample_ids_.clear(), scored_position_ids_.clear();
+  for (const int32_t token : std::as_const(batch->tensors).ints("scored_index")) {
+    scored_sample_ids_.push_back(batch->sample_ids.at(static_cast<size_t>(token)));
+    scored_position_ids_.push_back(batch->position_ids.at(static_cast<size_t>(token)));
+  }
   if (model_.position_padding()) number_positions(static_cast<int32_t>(*model_.position_padding()));
 }
 
@@ -107,6 +114,8 @@ std::span<const std::byte> StepInputs::content(const std::string& input) const {
   if (input == "position_ids") return bytes(batch_->position_ids);
   if (input == "position_rows") return bytes(position_rows_);
   if (input == "sample_ids") return bytes(batch_->sample_ids);
+  if (input == "scored_sample_ids") return bytes(scored_sample_ids_);
+  if (input == "scored_position_ids") return bytes(scored_position_ids_);
   if (input == "base") return base_;
   if (input == "cu_seqlens") return bytes(batch_->cu_seqlens);
   if (input == "cls_index") return bytes(batch_->cls_index);

@@ -54,7 +54,7 @@ class StepInputs {
   int ranks_;
   const PackedBatch* batch_ = nullptr;
   BaseRows base_;
-  std::vector<int32_t> row_ids_, position_rows_;
+  std::vector<int32_t> row_ids_, position_rows_, scored_sample_ids_, scored_position_ids_;
   std::vector<int32_t> one_type_;  // token types of a model that has one, whatever the tokenizer says
   std::array<uint32_t, 2> rng_{};
   std::array<float, kHyperCount> hyper_{}, head_hyper_{};

@@ -30,6 +30,8 @@ class TaskModel : public nn::Module {
   virtual double base_dropout() const = 0;
   /// The base gives a row per token, [N, hidden_size]; else one per sample, [B, hidden_size].
   bool per_token() const { return task_->head().kind != HeadKind::kSequenceClassification; }
+  /// Of the tokens only those that are scored, [M, hidden_size]; no cache of a base's output holds these.
+  bool per_scored() const { return task_->head().kind == HeadKind::kMaskedLM; }
   virtual int64_t hidden_size() const = 0;
   virtual int64_t vocab_size() const = 0;
   /// Tokens that a row may have.

@@ -91,8 +91,11 @@ Value adapted(Module& module, int weights, Value x, Value y) {
   const Trace& trace = module.trace();
   for (const LowRank& own : module.low_ranks(weights)) {
     const Dropout dropout(module, own.layer + ".lora_dropout", own.dropout);
-    const bool by_token = x.type().shape[0] == trace.inputs->tokens();
-    const Value h = linear(by_token ? dropout(x) : dropout.rows(x), trace.blocks[size_t(own.a)], {});
+    const int64_t rows = x.type().shape[0];
+    const Value dropped = rows == trace.inputs->tokens() ? dropout(x)
+                          : rows == trace.inputs->rows() ? dropout.rows(x)
+                                                         : dropout.scored(x);
+    const Value h = linear(dropped, trace.blocks[size_t(own.a)], {});
     y = add(y, linear(h, among_zeros(trace.blocks[size_t(own.b)], own), {}));
   }
   return y;

@@ -78,6 +78,12 @@ Value Dropout::rows(Value x) const {
   return acts() ? apply(x, module_->trace().inputs->row("row_ids"), {}) : x;
 }
 
+Value Dropout::scored(Value x) const {
+  if (!acts()) return x;
+  Inputs& inputs = *module_->trace().inputs;
+  return apply(x, inputs.scored("scored_sample_ids"), inputs.scored("scored_position_ids"));
+}
+
 bool Dropout::acts() const { return module_->trace().training && p_ > 0; }
 
 Value Dropout::apply(Value x, Value sample_ids, Value positions) const {

@@ -66,6 +66,8 @@ class Dropout {
   Value operator()(Value x) const;
   /// x [B, c]: a row per sample.
   Value rows(Value x) const;
+  /// x [M, c]: a row per token that is scored, with the mask that it has among all tokens.
+  Value scored(Value x) const;
 
  private:
   bool acts() const;

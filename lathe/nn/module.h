@@ -54,7 +54,8 @@ struct Block {
 /// follow each other without padding.  Who asks first for a name makes it an input of the program.  On top
 /// of what the data have there are position_ids, sample_ids [N] (ordinal of the token's sample in the global
 /// batch), position_rows [N] (of the position table, where a model numbers them in its own way), row_ids [B]
-/// (ordinal of the row's sample), cls_index [B] (first token of each row), and rng [2] (seed, update step).
+/// (ordinal of the row's sample), cls_index [B] (first token of each row), scored_sample_ids and
+/// scored_position_ids [M] (those of the tokens that are scored), and rng [2] (seed, update step).
 class Inputs {
  public:
   Inputs(Program& program, int64_t tokens, int64_t rows, int64_t scored = 0)
@@ -75,6 +76,7 @@ class Inputs {
   /// No value if nobody has asked for it.
   Value find(const std::string& name) const;
   int64_t tokens() const { return tokens_; }
+  int64_t rows() const { return rows_; }
 
  private:
   /// Errors: kInternal for a name that has another type.

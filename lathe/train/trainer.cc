@@ -191,10 +191,10 @@ void Trainer::reserve_memory(const Plan& plan, bool base_kept) {
 }
 
 /// HF keeps dropout on in a frozen base; the output then differs in every epoch.  Evaluation has no dropout.
-/// With masks the input differs each time.
+/// Of tokens that are scored, masks change each time.
 std::unique_ptr<BaseCache> Trainer::keep_base_outputs(const Plan& plan) {
   evaluator_->keep_base(nullptr);
-  if (!keep_base_output_ || !model_.model->base_frozen() || hooks_.masks) return nullptr;
+  if (!keep_base_output_ || !model_.model->base_frozen() || model_.model->per_scored()) return nullptr;
   std::unique_ptr<BaseCache> base;
   const double dropout = model_.model->base_dropout();
   if (plan.epochs > 1 && dropout > 0)

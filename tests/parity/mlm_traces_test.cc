@@ -159,5 +159,40 @@ TEST(MlmModels, HaveTheNamesOfTransformersAndStartAsThere) {
   }
 }
 
+/// With dropout: the last layer's masks of a token are the same whichever tokens are scored.
+TEST(MlmModels, TokensThatAreNotScoredChangeNothing) {
+  for (const auto& [family, dropout] :
+       {std::pair{"bert", "hidden_dropout_prob=0.3,attention_probs_dropout_prob=0.2"},
+        {"xlm_roberta", "hidden_dropout_prob=0.3,attention_probs_dropout_prob=0.2"},
+        {"modernbert", "mlp_dropout=0.3,attention_dropout=0.2,embedding_dropout=0.1"}}) {
+    SCOPED_TRACE(family);
+    const std::string folder = folder_of(family);
+    const AutoModel model = from_pretrained(real_file_system(), ModelFolders{folder, folder, folder, dropout},
+                                            {masked_lm, {}, false});
+    const TokenizedDataset data = samples(*model.tokenizer, "train", false);
+    PackedBatch few;
+    pack_batch(data, std::vector<int32_t>{3, 0, 7}, {.rounding = {32, 32}}, few);
+    BatchMasks(mask_rules(*model.tokenizer), 1).mask(few, {8, 8});
+    PackedBatch all = few;
+    std::vector<int32_t> labels(static_cast<size_t>(all.tokens), -100), places(labels.size());
+    for (size_t i = 0; i < static_cast<size_t>(few.real_scored); ++i)
+      labels[static_cast<size_t>(std::as_const(few.tensors).ints("scored_index")[i])] =
+          std::as_const(few.tensors).ints("labels")[i];
+    std::iota(places.begin(), places.end(), 0);
+    all.tensors.ints("labels", Extent::kScored) = labels;
+    all.tensors.ints("scored_index", Extent::kScored) = places;
+    all.scored = all.tokens;
+    const auto backend = open_device("cpu");
+    const auto outcome = [&](const PackedBatch& batch) {
+      Session session(*backend, *model.model, {});
+      initialize(session.parameters(), model, 42);
+      return session.collect(session.step(batch, {.learning_rate = 0, .update_step = 5}));
+    };
+    const Session::Outcome of_few = outcome(few), of_all = outcome(all);
+    EXPECT_NEAR(of_few.loss, of_all.loss, 2e-6);
+    EXPECT_NEAR(of_few.grad_norm, of_all.grad_norm, 1e-5 * of_all.grad_norm);
+  }
+}
+
 }  // namespace
 }  // namespace lathe::mlm_traces_test

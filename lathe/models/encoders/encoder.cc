@@ -195,10 +195,11 @@ class MaskedLm : public Encoder {
       if (names.bias_last) add_bias();
     });
   }
+  /// [M, C]
+  Value base_output() override { return base_output_of({trace().inputs->scored("scored_index"), true}); }
   HeadOutput head(Value base) override {
-    const Value scored = gather_rows(base, trace().inputs->scored("scored_index"));
     const std::string act = names_.activation != nullptr ? names_.activation : config_.hidden_act;
-    return {(*norm_)(activate(act, (*transform_)(scored))), embeddings_->word.table(),
+    return {(*norm_)(activate(act, (*transform_)(base))), embeddings_->word.table(),
             trace().blocks[static_cast<size_t>(bias_)]};
   }
   std::vector<Tie> ties() const override {

@@ -10,15 +10,19 @@
 
 namespace lathe {
 
-/// The tokens for which a layer's result is needed.  A classifier reads only first tokens: its last layer
-/// computes no others after the attention, in either direction.
+/// The tokens for which a layer's result is needed.  A classifier reads only first tokens, a head over the
+/// vocabulary those that are scored: the last layer computes no others after the attention, in either
+/// direction.
 struct TokenRows {
-  Value index;  ///< [B] i32: the row of each sample's first token; none: all tokens
+  Value index;          ///< [B] i32: the row of each sample's first token; none: all tokens
+  bool scored = false;  ///< index is [M]: those of the tokens that are scored
 
-  /// x [N, C] → [N, C] or [B, C]
+  /// x [N, C] → [N, C], [B, C] or [M, C]
   Value of(Value x) const { return index ? gather_rows(x, index) : x; }
   /// Dropout of rows that `of` gave; a first token's mask is that of its sample.
-  Value drop(const nn::Dropout& dropout, Value x) const { return index ? dropout.rows(x) : dropout(x); }
+  Value drop(const nn::Dropout& dropout, Value x) const {
+    return scored ? dropout.scored(x) : index ? dropout.rows(x) : dropout(x);
+  }
 };
 
 /// What the models of all families share: the configuration and what follows from it.

@@ -185,10 +185,11 @@ class ModernMaskedLm : public ModernEncoder {
       : ModernEncoder(c, task),
         bias_(c.modern.decoder_bias ? add_parameter({"decoder.bias", {c.vocab_size}, nn::Init::kZeros, false})
                                     : -1) {}
+  /// [M, C]
+  Value base_output() override { return base_output_of({trace().inputs->scored("scored_index"), true}); }
   HeadOutput head(Value base) override {
     const Value bias = bias_ < 0 ? Value{} : trace().blocks[static_cast<size_t>(bias_)];
-    const Value scored = gather_rows(base, trace().inputs->scored("scored_index"));
-    return {prediction_(scored), words_.table(), bias};
+    return {prediction_(base), words_.table(), bias};
   }
   std::vector<Tie> ties() const override {
     return {{"decoder.weight", "model.embeddings.tok_embeddings.weight"}};
