@@ -14,6 +14,10 @@ namespace lathe {
 inline constexpr std::array<const char*, 5> kTokenizerFiles = {
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt"};
 
+/// The files of an adapter's folder, as PEFT names them.
+inline constexpr const char *kAdapterConfigFile = "adapter_config.json",
+                            *kAdapterFile = "adapter_model.safetensors";
+
 /// The folders of a model that is named by folder or by Hub name ("bert-base-cased",
 /// "google-bert/bert-base-cased": both forms find either).  A folder that exists is the only one; else those
 /// in the local Hugging Face cache (hub_cache.h) with the commit from refs/<revision>, or `revision` itself,

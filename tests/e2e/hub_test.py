@@ -90,6 +90,19 @@ class Fetching(HubCase):
         self.hub.models["a/empty"] = hub_server.Repository({"config.json": self.files["config.json"]})
         self.fails(self.info("a/empty"), "has neither model.safetensors nor pytorch_model.bin")
 
+    def test_an_adapter_brings_its_base(self):
+        lora = cl.ROOT / "tests" / "golden" / "peft" / "bert" / "adapter"
+        said = json.loads((lora / "adapter_config.json").read_text()) | {"base_model_name_or_path": MODEL}
+        self.hub.models["me/small"] = hub_server.Repository(
+            {"adapter_config.json": json.dumps(said).encode(),
+             "adapter_model.safetensors": (lora / "adapter_model.safetensors").read_bytes(), "README.md": b"a card\n"})
+        for offline in ({}, {"HF_HUB_OFFLINE": "1"}):
+            shown = self.succeeds(self.info("me/small", **offline)).stdout
+            self.assertRegex(shown, rf"adapter         LoRA of .*{MODEL.replace('/', '--')}.*: r {said['r']}, ")
+        self.assertEqual({p.name for p in self.cache("me/small").glob("snapshots/*/*")},
+                         {"adapter_config.json", "adapter_model.safetensors"})
+        self.assertTrue(self.cache().is_dir())
+
     def test_large_files_come_in_parts(self):
         name, content = self.add_big()
         self.fails(self.info(name), "safetensors")   # noise is no safetensors file, but it is what was asked for

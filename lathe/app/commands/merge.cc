@@ -72,7 +72,7 @@ double largest_change(const Predictions& a, const Predictions& b) {
 int merge(MergeSettings& settings, const Call& call) {
   if (call.words.size() != 1) call.refuse("expected the folder of an adapter");
   FileSystem& fs = real_file_system();
-  const std::string folder = call.words[0];
+  const std::string folder = named_model(call.words[0]);
   if (!is_adapter(fs, folder))
     fail(ErrorCode::kNotFound,
          "{}: no {} there; lathe merge takes the folder of an adapter, as lathe glue "

@@ -169,6 +169,10 @@ std::string fetch_snapshot(FileSystem& fs, const HubRepo& repo, const std::strin
 std::vector<std::string> missing_files(FileSystem& fs, const std::string& folder, const ModelNeed& need) {
   const auto has = [&](std::string_view name) { return fs.exists(join_path(folder, name)); };
   std::vector<std::string> missing;
+  if (need.weights && has(kAdapterConfigFile)) {
+    if (!has(kAdapterFile)) missing.emplace_back(kAdapterFile);
+    return missing;
+  }
   if (!has("config.json") && (need.weights || !need.tokenizer)) missing.emplace_back("config.json");
   if (need.tokenizer && !has("tokenizer.json") && !has("vocab.txt")) missing.emplace_back("tokenizer.json");
   if (!need.weights) return missing;
@@ -185,6 +189,13 @@ std::vector<std::string> choose_model_files(const std::vector<std::string>& file
     for (const char* file : kTokenizerFiles)
       if (contains(files, file)) out.emplace_back(file);
   if (!need.weights) return out;
+  if (contains(files, kAdapterConfigFile)) {
+    if (!contains(files, kAdapterFile))
+      fail(ErrorCode::kNotFound, "model \"{}\" has an {}, but no {}; expected both", name, kAdapterConfigFile,
+           kAdapterFile);
+    out.insert(out.end(), {kAdapterConfigFile, kAdapterFile});
+    return out;
+  }
   const std::vector<std::string> weights = weight_files(files, name, read);
   out.insert(out.end(), weights.begin(), weights.end());
   return out;

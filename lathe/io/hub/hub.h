@@ -29,8 +29,9 @@ struct ModelNeed {
 
 /// The folder of a model named by folder or Hub name: the first of find_models where all that is needed is
 /// there, without the network; else fetched, which HubSettings::note tells.  Weights are model.safetensors,
-/// whole or in shards, and only if there is none pytorch_model.bin.  Errors: as find_models and
-/// fetch_snapshot; offline (HubSettings::offline) kNotFound listing what is missing and how to get it.
+/// whole or in shards, and only if there is none pytorch_model.bin; of an adapter its own, and all else comes
+/// from its base where it is not there.  Errors: as find_models and fetch_snapshot; offline
+/// (HubSettings::offline) kNotFound listing what is missing and how to get it.
 std::string fetch_model(FileSystem& fs, const std::string& name_or_path, const std::string& revision,
                         const std::string& cache_dir, const ModelNeed& need, const HubSettings& settings);
 

@@ -34,6 +34,24 @@ TEST(Hub, SafetensorsFirstPicklesLast) {
   EXPECT_THROW(chosen({"config.json", "tf_model.h5"}, weights), Error);
 }
 
+/// A model next to it is not read, config and tokenizer may be those of the base.
+TEST(Hub, OfAnAdapterTheWeightsAreItsOwn) {
+  const ModelNeed all{true, true};
+  const Names own = {"adapter_config.json", "adapter_model.safetensors"};
+  EXPECT_EQ(chosen(own, all), own);
+  EXPECT_EQ(chosen({"adapter_config.json", "adapter_model.safetensors", "config.json", "model.safetensors",
+                    "tokenizer.json"},
+                   all),
+            (Names{"config.json", "tokenizer.json", "adapter_config.json", "adapter_model.safetensors"}));
+  EXPECT_THROW(chosen({"adapter_config.json", "adapter_model.bin"}, all), Error);
+  const TestFolder folder;
+  FileSystem& fs = real_file_system();
+  fs.write_atomic(folder / "adapter_config.json", "{}").check();
+  EXPECT_EQ(missing_files(fs, folder.path(), all), Names{"adapter_model.safetensors"});
+  fs.write_atomic(folder / "adapter_model.safetensors", "x").check();
+  EXPECT_EQ(missing_files(fs, folder.path(), all), Names{});
+}
+
 TEST(Hub, ShardsAreThoseThatTheIndexNames) {
   const Names files = {"config.json",         "model-old.safetensors", "model.safetensors.index.json",
                        "model-1.safetensors", "part-b.safetensors",    "pytorch_model.bin"};

@@ -3,14 +3,11 @@
 #include <string>
 #include <vector>
 
-#include "lathe/io/file_system.h"
+#include "lathe/io/model_folder.h"
 #include "lathe/nn/adapter.h"
 
 namespace lathe {
 
-/// The files of an adapter's folder, as PEFT names them.
-inline constexpr const char *kAdapterConfigFile = "adapter_config.json",
-                            *kAdapterFile = "adapter_model.safetensors";
 inline constexpr const char* kAllLinear = "all-linear";
 
 /// A LoRA adapter: what its adapter_config.json says.
