@@ -42,5 +42,68 @@ TEST(LargestBatch, OfARunWithoutEndComesAtOnce) {
   EXPECT_EQ(found.rows, 3);
 }
 
+/// Ten samples of eight tokens as a masked language model learns from them.
+TokenizedDataset unmasked() {
+  std::vector<int32_t> ids;
+  std::vector<int64_t> begins{0};
+  for (int32_t i = 0; i < 80; ++i) {
+    ids.push_back(10 + i);
+    if (i % 8 == 7) begins.push_back(i + 1);
+  }
+  return masked_lm_samples(std::move(ids), std::move(begins), {});
+}
+BatchMasks some_masks() {
+  return {{.mask_id = 4, .vocab_size = 100, .special_ids = {4}, .probability = 0.5}, 1};
+}
+const SamplerOptions kPairs{.size = 10, .batch_size = 2};
+
+TEST(BatchStream, MasksOneBatchAheadWithinAnEpoch) {
+  const TokenizedDataset data = unmasked();
+  BatchMasks masks = some_masks(), by_hand = some_masks();
+  BatchStream stream(data, kPairs, {}, 0, 0, 2), plain(data, kPairs, {}, 0, 0, 2);
+  stream.mask_with(masks);
+  std::vector<PackedBatch> wanted;
+  const auto mask_by_hand = [&] { by_hand.mask(wanted.emplace_back(*plain.next()), {}); };
+  for (int batch = 0; batch < 10; ++batch) {
+    if (batch % 5 == 0) by_hand.begin(), mask_by_hand();
+    const std::vector<std::byte> before = by_hand.state();
+    if (batch % 5 < 4) mask_by_hand();
+    const PackedBatch* found = stream.next();
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->input_ids, wanted[static_cast<size_t>(batch)].input_ids) << batch;
+    EXPECT_EQ(masks.state(), by_hand.state()) << batch;
+    EXPECT_EQ(stream.masks_before(), batch % 5 < 4 ? before : std::vector<std::byte>()) << batch;
+  }
+  EXPECT_EQ(stream.next(), nullptr);
+}
+
+TEST(BatchStream, GoesOnWithTheMasksOfAStreamThatStopped) {
+  const TokenizedDataset data = unmasked();
+  BatchMasks masks = some_masks(), again = some_masks();
+  BatchStream stream(data, kPairs, {}, 0, 0, 2);
+  stream.mask_with(masks);
+  for (int batch = 0; batch < 3; ++batch) stream.next();
+  masks.begin();  // an evaluation
+  again.restore(masks.state());
+  BatchStream other(data, kPairs, {}, 0, 3, 2);
+  other.mask_with(again, stream.masks_before());
+  const int64_t scored = stream.scored_in_next(2);
+  EXPECT_EQ(other.scored_in_next(2), scored);
+  int64_t counted = 0;
+  for (int batch = 3; batch < 10; ++batch) {
+    const PackedBatch *here = stream.next(), *there = other.next();
+    EXPECT_EQ(here->input_ids, there->input_ids) << batch;
+    if (batch < 5) counted += here->real_scored;
+  }
+  EXPECT_EQ(counted, scored);
+  EXPECT_EQ(masks.state(), again.state());
+}
+
+/// Its batches are of one size, so one program runs them all.
+TEST(LargestBatch, OfMaskedSamplesHasTheUsualNumberOfScoredTokens) {
+  const BatchMasks masks = some_masks();
+  EXPECT_EQ(largest_batch(unmasked(), kPairs, {1, 1}, 1, &masks).scored, masks.usual_scored(16));
+}
+
 }  // namespace
 }  // namespace lathe
