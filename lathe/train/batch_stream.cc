@@ -169,7 +169,7 @@ int64_t BatchStream::scored_in_next(int64_t count) {
   if (!masking_) return 0;
   masking_->mask_ahead(*prefetcher_, count);
   int64_t scored = 0;
-  for (int64_t i = 0; i < std::min(count, std::ssize(masking_->ready)); ++i)
+  for (int64_t i = 0; i < std::min<int64_t>(count, std::ssize(masking_->ready)); ++i)
     scored += masking_->ready[static_cast<size_t>(i)].batch.real_scored;
   return scored;
 }
