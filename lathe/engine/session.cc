@@ -106,6 +106,9 @@ Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepSca
   if (learns && !model_.task().is_labelled(batch->tensors))
     fail(ErrorCode::kInvalidData, "a batch has no {}, from which its task learns",
          model_.task().targets()[0].words);
+  if (batch != nullptr && model_.per_scored() && batch->scored == 0)
+    fail(ErrorCode::kInvalidData,
+         "a batch has no tokens that are scored, which is all that a head over the vocabulary looks at");
   inputs_.set(batch, scalars, base);
   work.base_given = !base.empty();
   if (batch != nullptr) work.bucket = {batch->tokens, batch->rows, batch->scored};

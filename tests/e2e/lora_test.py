@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""lathe glue --use_peft: the adapter alone is trained and saved, resumes to the same bits, predicts, and merges."""
+"""lathe glue --use_peft: only the adapter is trained and saved, resumes to the same bits, predicts, and merges."""
 import json
 import shutil
 
@@ -18,7 +18,7 @@ class Lora(cl.CommandsCase):
             self.assertIn(word, result.stderr)
         return result
 
-    def test_a_run_holds_the_adapter_alone_and_goes_on_to_the_same_bits(self):
+    def test_a_run_holds_only_the_adapter_and_goes_on_to_the_same_bits(self):
         self.works(self.adapter())
         names = {path.name for path in self.out.iterdir()}
         self.assertTrue({"adapter_config.json", "adapter_model.safetensors", "README.md"} <= names)
@@ -50,6 +50,7 @@ class Lora(cl.CommandsCase):
         for label, p in json.loads(shown)["probabilities"].items():
             self.assertAlmostEqual(p, merged["probabilities"][label], delta=1e-6)
         self.refused([cl.program(), "merge", str(self.out), "--output_dir", str(self.root / "merged")], "is not empty")
+        self.refused([cl.program(), "merge", str(self.out)], "expected --output_dir")
         again = cl.glue_command(self.root / "again", self.train, self.dev, "--model_name_or_path", str(self.out))
         self.works(again)
         self.assertTrue((self.root / "again" / "adapter_model.safetensors").exists())

@@ -129,7 +129,10 @@ class Mlm(CommandsCase):
         self.assertIn("newly initialised", result.stderr)
         self.works(self.mlm(self.root / "lora", "--use_peft", "--lora_r", "4"))
         self.assertTrue((self.root / "lora" / "adapter_model.safetensors").exists())
-        self.lathe("predict", self.root / "lora", "the old [MASK]")
+        filled = self.lathe("predict", self.root / "lora", "the old [MASK]").stdout
+        self.assertIn("largest change of a logit",
+                      self.lathe("merge", self.root / "lora", "--output_dir", self.root / "merged").stdout)
+        self.assertEqual(self.lathe("predict", self.root / "merged", "the old [MASK]").stdout, filled)
 
     def test_two_processes_train_and_go_on(self):
         launch = lambda folder, *more: [cl.program(), "launch", "-n", "2", *self.mlm(

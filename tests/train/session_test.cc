@@ -67,5 +67,23 @@ TEST_F(OwnBatch, RunsWhereNoProgramIsToBeKept) {
   EXPECT_EQ(loss([](PackedBatch&) {}, {.cached_programs = 0}), loss([](PackedBatch&) {}));
 }
 
+/// As a program may give one to Trainer::predict.
+TEST(ScoredTokens, ABatchWithoutThemIsRefusedByAHeadOverTheVocabulary) {
+  const auto backend = open_device("cpu", {1});
+  const AutoModel model = from_pretrained(real_file_system(), kTinyModel, {masked_lm, {}, false});
+  Session session(*backend, *model.model, {});
+  TokenizedDataset data = four_samples();
+  data.tensors.clear();
+  PackedBatch batch;
+  pack_batch(data, std::vector<int32_t>{0, 1}, {}, batch);
+  std::vector<float> logits;
+  try {
+    session.evaluate(batch, logits);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidData) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace lathe

@@ -53,13 +53,16 @@ void merge_into(Parameters& merged, const Parameters& adapted, const nn::Adapter
   }
 }
 
-/// A few texts.
+/// A few texts, all of whose tokens are scored.
 TokenizedDataset sample(const AutoModel& model, ThreadPool& pool) {
   constexpr int kLongest = 32;
   TextDataset texts{.origin = "sample"};
   texts.first = {"The quick brown fox jumps over the lazy dog.", "A good day.",
                  "Nothing was as it had been!"};
-  return tokenize_dataset(texts, *model.tokenizer, std::min(kLongest, longest_text(model)), pool);
+  TokenizedDataset data =
+      tokenize_dataset(texts, *model.tokenizer, std::min(kLongest, longest_text(model)), pool);
+  if (model.model->per_scored()) data.tensors.ints("scored", Extent::kScored) = data.input_ids;
+  return data;
 }
 
 double largest_change(const Predictions& a, const Predictions& b) {
@@ -71,6 +74,7 @@ double largest_change(const Predictions& a, const Predictions& b) {
 
 int merge(MergeSettings& settings, const Call& call) {
   if (call.words.size() != 1) call.refuse("expected the folder of an adapter");
+  if (settings.output_dir.empty()) call.refuse("expected --output_dir, a new folder for the merged model");
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
   if (!is_adapter(fs, folder))
