@@ -46,6 +46,13 @@ Value among_zeros(Value b, const LowRank& own) {
   return slice(b.program->emit(op::concat, rows)[0], 0, {own.parts * shape[0], shape[1]});
 }
 
+/// With the masks of what the rows of x stand for: all tokens, or what a head reads, which are tokens that
+/// are scored or first tokens.  Where all tokens are scored, either masks will do.
+Value dropped(const Dropout& dropout, Value x, const Inputs& inputs) {
+  if (x.type().shape[0] == inputs.tokens()) return dropout(x);
+  return inputs.has_scored() ? dropout.scored(x) : dropout.rows(x);
+}
+
 }  // namespace
 
 double AdapterOptions::scale() const {
@@ -91,11 +98,7 @@ Value adapted(Module& module, int weights, Value x, Value y) {
   const Trace& trace = module.trace();
   for (const LowRank& own : module.low_ranks(weights)) {
     const Dropout dropout(module, own.layer + ".lora_dropout", own.dropout);
-    const int64_t rows = x.type().shape[0];
-    const Value dropped = rows == trace.inputs->tokens() ? dropout(x)
-                          : rows == trace.inputs->rows() ? dropout.rows(x)
-                                                         : dropout.scored(x);
-    const Value h = linear(dropped, trace.blocks[size_t(own.a)], {});
+    const Value h = linear(dropped(dropout, x, *trace.inputs), trace.blocks[size_t(own.a)], {});
     y = add(y, linear(h, among_zeros(trace.blocks[size_t(own.b)], own), {}));
   }
   return y;

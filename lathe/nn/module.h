@@ -76,7 +76,8 @@ class Inputs {
   /// No value if nobody has asked for it.
   Value find(const std::string& name) const;
   int64_t tokens() const { return tokens_; }
-  int64_t rows() const { return rows_; }
+  /// Whether a head looks only at tokens that are scored.
+  bool has_scored() const { return scored_ > 0; }
 
  private:
   /// Errors: kInternal for a name that has another type.
