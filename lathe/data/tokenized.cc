@@ -13,6 +13,20 @@ std::vector<int32_t> TokenizedDataset::lengths() const {
   return out;
 }
 
+std::vector<int32_t> TokenizedDataset::scored() const {
+  for (const Tensor& tensor : tensors) {
+    const auto* labels = std::get_if<std::vector<int32_t>>(&tensor.values);
+    if (tensor.extent != Extent::kScored || labels == nullptr || labels->empty()) continue;
+    std::vector<int32_t> counts;
+    for (int64_t i = 0; i < size(); ++i)
+      counts.push_back(
+          static_cast<int32_t>(std::count_if(labels->begin() + begins[i], labels->begin() + begins[i + 1],
+                                             [](int32_t label) { return label >= 0; })));
+    return counts;
+  }
+  return {};
+}
+
 int TokenizedDataset::longest() const {
   int longest = 0;
   for (int64_t i = 0; i < size(); ++i) longest = std::max(longest, length(i));

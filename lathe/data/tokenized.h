@@ -29,6 +29,8 @@ struct TokenizedDataset {
   }
   /// Tokens of every sample; what Sampler's kGroupByLength asks for.
   std::vector<int32_t> lengths() const;
+  /// Tokens of every sample that are scored; empty: the data do not say which.
+  std::vector<int32_t> scored() const;
   /// Tokens of the longest sample, 0 if there are no samples.
   int longest() const;
   /// Of a tokenizer that gives models no types all are 0.

@@ -10,17 +10,7 @@ namespace {
 /// Of every sample.
 struct Sizes {
   std::vector<int32_t> tokens, scored;  ///< scored: empty where all tokens are
-  explicit Sizes(const TokenizedDataset& data) : tokens(data.lengths()) {
-    for (const Tensor& tensor : data.tensors) {
-      if (tensor.extent != Extent::kScored || tensor.size() == 0) continue;
-      const auto& labels = std::get<std::vector<int32_t>>(tensor.values);
-      for (int64_t i = 0; i < data.size(); ++i)
-        scored.push_back(static_cast<int32_t>(std::count_if(labels.begin() + data.begins[i],
-                                                            labels.begin() + data.begins[i + 1],
-                                                            [](int32_t label) { return label >= 0; })));
-      return;
-    }
-  }
+  explicit Sizes(const TokenizedDataset& data) : tokens(data.lengths()), scored(data.scored()) {}
 };
 
 /// The batches that ranks which step together have at the same time, by rank; for other ranks only this

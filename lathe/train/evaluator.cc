@@ -44,17 +44,11 @@ nlohmann::json metric_value(const std::string& name, double value) {
 
 /// Where the scores of each sample begin: those of its tokens, or of those that are scored.
 std::vector<int64_t> first_scores(const TokenizedDataset& data) {
-  for (const Tensor& tensor : data.tensors) {
-    const auto* labels = std::get_if<std::vector<int32_t>>(&tensor.values);
-    if (tensor.extent != Extent::kScored || labels == nullptr || labels->empty()) continue;
-    std::vector<int64_t> begins{0};
-    for (int64_t i = 0; i < data.size(); ++i)
-      begins.push_back(begins.back() + std::count_if(labels->begin() + data.begins[i],
-                                                     labels->begin() + data.begins[i + 1],
-                                                     [](int32_t label) { return label >= 0; }));
-    return begins;
-  }
-  return data.begins;
+  const std::vector<int32_t> scored = data.scored();
+  if (scored.empty()) return data.begins;
+  std::vector<int64_t> begins{0};
+  for (const int32_t count : scored) begins.push_back(begins.back() + count);
+  return begins;
 }
 
 }  // namespace
