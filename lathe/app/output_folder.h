@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,14 +20,16 @@ struct RunInput {
 /// From a script's arguments.
 template <typename Script>
 std::vector<RunInput> run_inputs(const Script& script) {
+  const std::optional<std::string> model = script.model_name_or_path;
   std::vector<RunInput> inputs{
-      {RunInput::Kind::kModelFolder, "--model_name_or_path", script.model_name_or_path},
+      {RunInput::Kind::kModelFolder, "--model_name_or_path", model.value_or("")},
       {RunInput::Kind::kModelFolder, "--config_name", script.config_name.value_or("")},
       {RunInput::Kind::kModelFolder, "--tokenizer_name", script.tokenizer_name.value_or("")},
       {RunInput::Kind::kDataFolder, "$LATHE_DATA_DIR", environment("LATHE_DATA_DIR")},
       {RunInput::Kind::kDataFile, "--train_file", script.train_file.value_or("")},
-      {RunInput::Kind::kDataFile, "--validation_file", script.validation_file.value_or("")},
-      {RunInput::Kind::kDataFile, "--test_file", script.test_file.value_or("")}};
+      {RunInput::Kind::kDataFile, "--validation_file", script.validation_file.value_or("")}};
+  if constexpr (requires { script.test_file; })
+    inputs.push_back({RunInput::Kind::kDataFile, "--test_file", script.test_file.value_or("")});
   if constexpr (requires { script.data_dir; })
     inputs.push_back({RunInput::Kind::kDataFolder, "--data_dir", script.data_dir.value_or("")});
   return inputs;

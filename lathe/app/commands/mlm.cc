@@ -25,7 +25,7 @@ class Mlm {
         run_(terminal, line.training, std::move(facts), std::move(group)) {}
 
   int run() {
-    const std::string resume_from = run_.prepare_output(inputs());
+    const std::string resume_from = run_.prepare_output(run_inputs(mlm_));
     Backend& backend = run_.open_device();
     const HubSettings hub = run_.hub(mlm_.token);
     AutoModel model = make_model(hub);
@@ -65,34 +65,8 @@ class Mlm {
   /// How the user calls the model.
   std::string name() const { return mlm_.model_name_or_path.value_or(mlm_.config_name.value_or("")); }
 
-  std::vector<RunInput> inputs() const {
-    using Kind = RunInput::Kind;
-    return {{Kind::kModelFolder, "--model_name_or_path", mlm_.model_name_or_path.value_or("")},
-            {Kind::kModelFolder, "--config_name", mlm_.config_name.value_or("")},
-            {Kind::kModelFolder, "--tokenizer_name", mlm_.tokenizer_name.value_or("")},
-            {Kind::kDataFile, "--train_file", mlm_.train_file.value_or("")},
-            {Kind::kDataFile, "--validation_file", mlm_.validation_file.value_or("")}};
-  }
-
-  ModelFolders fetch(const HubSettings& hub) const {
-    const auto fetch = [&](const std::string& model, const ModelNeed& need) {
-      return fetch_model(real_file_system(), model, mlm_.model_revision, mlm_.cache_dir.value_or(""), need,
-                         hub);
-    };
-    ModelFolders folders;
-    if (mlm_.model_name_or_path) {
-      const ModelNeed need{true, !mlm_.tokenizer_name};
-      folders = folders_of(real_file_system(), fetch(*mlm_.model_name_or_path, need),
-                           [&](const std::string& base) { return fetch(base, need); });
-    }
-    if (mlm_.config_name) folders.config = fetch(*mlm_.config_name, {false, false});
-    if (mlm_.tokenizer_name) folders.tokenizer = fetch(*mlm_.tokenizer_name, {false, true});
-    folders.config_overrides = mlm_.config_overrides.value_or("");
-    return folders;
-  }
-
   AutoModel make_model(const HubSettings& hub) {
-    const ModelFolders folders = fetch(hub);
+    const ModelFolders folders = fetch_folders(mlm_, hub);
     if (mlm_.model_name_or_path)
       return load_model(folders, {masked_lm, {}, false}, mlm_, *mlm_.model_name_or_path);
     Tokenizer tokenizer = Tokenizer::load(folders.tokenizer);

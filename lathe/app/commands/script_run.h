@@ -139,7 +139,8 @@ class ScriptRun {
   TrackedRun tracked_;
 };
 
-/// The folders of weights, configuration and tokenizer that a script names, downloaded if necessary.
+/// The folders of weights, configuration and tokenizer that a script names, downloaded if necessary; empty
+/// where it names none.
 template <typename Script>
 ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
   const auto fetch = [&](const std::string& name, const ModelNeed& need) {
@@ -147,8 +148,10 @@ ModelFolders fetch_folders(const Script& script, const HubSettings& hub) {
                        hub);
   };
   const ModelNeed need{true, !script.tokenizer_name};
-  ModelFolders folders = folders_of(real_file_system(), fetch(script.model_name_or_path, need),
-                                    [&](const std::string& base) { return fetch(base, need); });
+  ModelFolders folders;
+  if (const std::optional<std::string> name = script.model_name_or_path)
+    folders = folders_of(real_file_system(), fetch(*name, need),
+                         [&](const std::string& base) { return fetch(base, need); });
   if (script.config_name) folders.config = fetch(*script.config_name, {false, false});
   if (script.tokenizer_name) folders.tokenizer = fetch(*script.tokenizer_name, {false, true});
   folders.config_overrides = script.config_overrides.value_or("");
