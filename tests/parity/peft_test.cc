@@ -11,41 +11,14 @@
 #include "lathe/io/safetensors.h"
 #include "lathe/train/adapter/adapter_model.h"
 #include "tests/device_under_test.h"
+#include "tests/parity/stored_batch.h"
 
 namespace lathe::peft_test {
 namespace {
 
-std::vector<float> floats(const SafetensorsFile& file, const std::string& name) {
-  const TensorView* view = file.find(name);
-  if (view == nullptr) return {};
-  std::vector<float> values(static_cast<size_t>(elements(view->shape)));
-  to_f32(*view, values.data());
-  return values;
-}
-
-/// The stored padded batch, packed: rows without their padding, then filling up to a multiple of 32 tokens.
-PackedBatch packed(const SafetensorsFile& file) {
-  PackedBatch batch;
-  const auto ids = floats(file, "input_ids"), mask = floats(file, "attention_mask"),
-             types = floats(file, "token_type_ids"), labels = floats(file, "labels");
-  const Shape shape = file.find("input_ids")->shape;
-  batch.rows = static_cast<int>(shape[0]);
-  batch.cu_seqlens = {0};
-  for (int64_t row = 0; row < shape[0]; ++row) {
-    batch.cls_index.push_back(batch.cu_seqlens.back());
-    for (int64_t t = 0; t < shape[1]; ++t) {
-      const auto at = static_cast<size_t>(row * shape[1] + t);
-      if (mask[at] == 0) continue;
-      batch.input_ids.push_back(static_cast<int32_t>(ids[at]));
-      batch.token_type_ids.push_back(static_cast<int32_t>(types[at]));
-      batch.position_ids.push_back(static_cast<int32_t>(t));
-      batch.sample_ids.push_back(static_cast<int32_t>(row));
-    }
-    batch.cu_seqlens.push_back(static_cast<int32_t>(batch.input_ids.size()));
-  }
-  batch.tokens = (batch.cu_seqlens.back() + 31) / 32 * 32;
-  for (auto* v : {&batch.input_ids, &batch.token_type_ids, &batch.position_ids, &batch.sample_ids})
-    v->resize(static_cast<size_t>(batch.tokens), 0);
+PackedBatch labelled_batch(const SafetensorsFile& file) {
+  PackedBatch batch = packed_batch(file);
+  const auto labels = floats(file, "labels");
   batch.tensors.ints("labels").assign(labels.begin(), labels.end());
   return batch;
 }
@@ -112,7 +85,8 @@ TEST_P(Peft, FiftyLossesAndNorms) {
   const auto backend = open_device(std::get<0>(GetParam()), {2});
   AutoModel model = adapted(single_label);
   const auto session = session_of(*backend, model);
-  const PackedBatch batch = packed(SafetensorsFile::open(real_file_system(), base() + "/batch.safetensors"));
+  const PackedBatch batch =
+      labelled_batch(SafetensorsFile::open(real_file_system(), base() + "/batch.safetensors"));
   const nlohmann::json stored = trace();
   for (size_t step = 0; step < stored["losses"].size(); ++step) {
     StepScalars scalars;
@@ -133,7 +107,8 @@ TEST_P(Peft, ItsAdapterGivesItsLogits) {
   AutoModel model = from_pretrained(real_file_system(), folders, {single_label, {}, false});
   const auto session = session_of(*backend, model);
   std::vector<float> logits;
-  session->evaluate(packed(SafetensorsFile::open(real_file_system(), base() + "/batch.safetensors")), logits);
+  session->evaluate(labelled_batch(SafetensorsFile::open(real_file_system(), base() + "/batch.safetensors")),
+                    logits);
   size_t i = 0;
   const nlohmann::json stored = trace()["logits"];
   for (const auto& row : stored)

@@ -16,6 +16,7 @@
 #include "lathe/models/pretrained.h"
 #include "lathe/train/auto_model.h"
 #include "tests/device_under_test.h"
+#include "tests/parity/stored_batch.h"
 
 namespace lathe::tiny_models_test {
 namespace {
@@ -45,46 +46,22 @@ const Head kHeads[] = {{"tiny_bert/classification", single_label, 3},
                        {"tiny_modernbert/question_answering", question_answering, 2},
                        {"tiny_modernbert/masked_lm", masked_lm, 2}};
 
-std::vector<float> floats(const SafetensorsFile& file, const std::string& name) {
-  const TensorView* view = file.find(name);
-  if (view == nullptr) return {};
-  std::vector<float> values(static_cast<size_t>(elements(view->shape)));
-  to_f32(*view, values.data());
-  return values;
-}
-
-/// The stored padded batch, packed: rows without their padding, then filling up to a multiple of 32 tokens.
+/// The stored batch with the labels of a task.
 struct Golden {
   PackedBatch batch;
   std::vector<std::vector<int64_t>> places;  // of each packed token in the padded batch: row, column
 
-  Golden(const SafetensorsFile& file, MakeTask task) {
-    const auto ids = floats(file, "input_ids"), mask = floats(file, "attention_mask");
-    const auto types = floats(file, "token_type_ids"), labels = floats(file, "labels");
-    const Shape shape = file.find("input_ids")->shape;
-    batch.rows = static_cast<int>(shape[0]);
-    batch.cu_seqlens = {0};
-    for (int64_t row = 0; row < shape[0]; ++row) {
-      batch.cls_index.push_back(batch.cu_seqlens.back());
-      for (int64_t t = 0; t < shape[1]; ++t) {
-        const size_t at = static_cast<size_t>(row * shape[1] + t);
-        if (mask[at] == 0) continue;
-        places.push_back({row, t});
-        batch.input_ids.push_back(static_cast<int32_t>(ids[at]));
-        batch.token_type_ids.push_back(static_cast<int32_t>(types[at]));
-        batch.position_ids.push_back(static_cast<int32_t>(t));
-        batch.sample_ids.push_back(static_cast<int32_t>(row));
-        if (task == masked_lm) {  // all tokens are scored, so that all stored logits are compared
-          batch.tensors.ints("labels", Extent::kScored).push_back(static_cast<int32_t>(labels[at]));
-          batch.tensors.ints("scored_index", Extent::kScored).push_back(batch.real_scored++);
-        }
+  Golden(const SafetensorsFile& file, MakeTask task) : batch(packed_batch(file)) {
+    const auto labels = floats(file, "labels");
+    for (size_t token = 0; token < static_cast<size_t>(batch.real_tokens()); ++token)
+      places.push_back({batch.sample_ids[token], batch.position_ids[token]});
+    if (task == masked_lm) {  // all tokens are scored, so that all stored logits are compared
+      const int64_t columns = file.find("input_ids")->shape[1];
+      for (const auto& place : places) {
+        const auto at = static_cast<size_t>(place[0] * columns + place[1]);
+        batch.tensors.ints("labels", Extent::kScored).push_back(static_cast<int32_t>(labels[at]));
+        batch.tensors.ints("scored_index", Extent::kScored).push_back(batch.real_scored++);
       }
-      batch.cu_seqlens.push_back(static_cast<int32_t>(batch.input_ids.size()));
-    }
-    batch.tokens = (batch.cu_seqlens.back() + 31) / 32 * 32;
-    for (auto* v : {&batch.input_ids, &batch.token_type_ids, &batch.position_ids, &batch.sample_ids})
-      v->resize(static_cast<size_t>(batch.tokens), 0);
-    if (task == masked_lm) {
       batch.scored = batch.tokens;
       batch.tensors.ints("labels", Extent::kScored).resize(static_cast<size_t>(batch.scored), -100);
       batch.tensors.ints("scored_index", Extent::kScored).resize(static_cast<size_t>(batch.scored), 0);
