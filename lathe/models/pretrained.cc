@@ -113,6 +113,18 @@ LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
   return report;
 }
 
+void note_storage(TaskModel& model, const Checkpoint& checkpoint) {
+  const std::vector<TaskModel::Tie> ties = model.ties();
+  for (size_t i = 0; i < model.parameters().size(); ++i) {
+    const nn::Parameter& p = model.parameters()[i];
+    const TensorView* view = p.is_table ? find_tensor(model, checkpoint, p.name).view : nullptr;
+    if (view == nullptr || view->shape != p.shape) continue;
+    if (view->dtype != DType::bf16 && view->dtype != DType::f16) continue;
+    model.set_stored(static_cast<int>(i), view->dtype,
+                     std::ranges::any_of(ties, [&](const auto& tie) { return tie.source == p.name; }));
+  }
+}
+
 std::string to_string(const LoadReport& report, const TaskModel& model, const std::string& folder) {
   std::string text;
   if (!report.unexpected.empty())

@@ -26,6 +26,9 @@ struct LoadReport {
 LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
                            const std::function<void(int index, const TensorView& values)>& write);
 
+/// Tells each table in which dtype the checkpoint stores it (nn::Parameter::stored).
+void note_storage(TaskModel& model, const Checkpoint& checkpoint);
+
 /// The report as Hugging Face users know it; empty if all is well.
 std::string to_string(const LoadReport& report, const TaskModel& model, const std::string& folder);
 

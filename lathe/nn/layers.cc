@@ -48,11 +48,14 @@ Value Linear::operator()(Value x) const {
 Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int64_t width, int64_t padding,
                      Init init)
     : module_(&module),
-      weight_(module.add_parameter(
-          {.name = name + ".weight", .shape = {rows, width}, .init = init, .padding = padding})),
+      weight_(module.add_parameter({.name = name + ".weight",
+                                    .shape = {rows, width},
+                                    .init = init,
+                                    .padding = padding,
+                                    .is_table = true})),
       padding_(padding) {}
 
-Value Embedding::operator()(Value ids) const { return gather_rows(table(), ids, padding_); }
+Value Embedding::operator()(Value ids) const { return cast(gather_rows(table(), ids, padding_), DType::f32); }
 Value Embedding::table() const { return parameter(module_, weight_); }
 
 LayerNorm::LayerNorm(Module& module, const std::string& name, int64_t width, double eps, bool bias)

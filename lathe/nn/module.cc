@@ -11,6 +11,16 @@ void clear_padding(const Parameter& p, std::vector<float>& values) {
   std::fill_n(values.begin() + static_cast<long>(p.padding * p.shape[1]), p.shape[1], 0.0f);
 }
 
+namespace {
+
+DType dtype_of_frozen(const Parameter& p, const StorageRule& rule) {
+  if (p.shape.size() != 2) return DType::f32;
+  if (p.of_linear) return rule.frozen_products;
+  return p.is_table && (!p.is_tied || p.stored == rule.frozen_products) ? p.stored : DType::f32;
+}
+
+}  // namespace
+
 Layout layout_of(const Module& module, const StorageRule& rule) {
   Layout layout;
   layout.blocks.resize(module.blocks().size());
@@ -28,8 +38,7 @@ Layout layout_of(const Module& module, const StorageRule& rule) {
       const Parameter& first = module.first_of(module.blocks()[b]);
       if (first.decay != decay) continue;
       if (!first.trainable) {
-        const bool multiplies = first.of_linear && first.shape.size() == 2;
-        place(b, {"frozen." + first.name, multiplies ? rule.frozen_products : DType::f32});
+        place(b, {"frozen." + first.name, dtype_of_frozen(first, rule)});
         continue;
       }
       place(b, {kTrainedState, DType::f32, layout.trainable});
@@ -52,6 +61,11 @@ int Module::find(const std::string& name) const {
 void Module::set_trainable(const std::string& prefix, bool trainable) {
   for (Parameter& p : parameters_)
     if (p.name.starts_with(prefix)) p.trainable = trainable;
+}
+
+void Module::set_stored(int index, DType dtype, bool is_tied) {
+  Parameter& p = parameters_.at(static_cast<size_t>(index));
+  p.stored = dtype, p.is_tied = is_tied;
 }
 
 int Module::declare(Parameter parameter) {

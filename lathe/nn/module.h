@@ -22,13 +22,16 @@ struct Parameter {
   std::string name;
   Shape shape;
   Init init = Init::kZeros;
-  bool decay = true;        ///< takes part in weight decay (HF: all but biases and LayerNorm)
-  bool trainable = true;    ///< false: frozen; has neither gradient nor optimizer state
-  double stddev = 0;        ///< of kNormal and kTruncated; 0: the model's own
-  bool of_linear = false;   ///< of a linear layer, which PyTorch initializes in its own way
-  int64_t padding = -1;     ///< row of a table that is not trained; −1: none
-  bool of_adapter = false;  ///< no checkpoint of the model has it
-  int64_t dropped = 0;      ///< uniform numbers that PyTorch draws before it and does not use
+  bool decay = true;          ///< takes part in weight decay (HF: all but biases and LayerNorm)
+  bool trainable = true;      ///< false: frozen; has neither gradient nor optimizer state
+  double stddev = 0;          ///< of kNormal and kTruncated; 0: the model's own
+  bool of_linear = false;     ///< of a linear layer, which PyTorch initializes in its own way
+  int64_t padding = -1;       ///< row of a table that is not trained; −1: none
+  bool of_adapter = false;    ///< no checkpoint of the model has it
+  int64_t dropped = 0;        ///< uniform numbers that PyTorch draws before it and does not use
+  bool is_table = false;      ///< its rows are looked up
+  bool is_tied = false;       ///< of a table: a product reads it, too
+  DType stored = DType::f32;  ///< of a table: a dtype that holds all values that it will ever have
 };
 
 /// An adapter of one of the layers that a product computes (nn/adapter.h).
@@ -117,6 +120,8 @@ class Module {
   int find(const std::string& name) const;
   /// Freezes the parameters whose name begins so, or thaws them.
   void set_trainable(const std::string& prefix, bool trainable);
+  /// For the loader: a frozen table may lie in the dtype of its file (Parameter::stored).
+  void set_stored(int index, DType dtype, bool is_tied);
 
   const std::vector<Block>& blocks() const { return blocks_; }
   /// The first parameter of a block represents all of them: they follow each other in one state, and are
@@ -157,8 +162,8 @@ struct StorageRule {
 
 /// The states in which the parameters of a module lie.  The trainable ones share the flat f32 state
 /// "parameters": first the blocks with weight decay, then the rest, each in the order of the blocks.  A
-/// frozen block is a state of its own, "frozen." and the name of its first parameter, in the dtype of the
-/// rule.
+/// frozen block is a state of its own, "frozen." and the name of its first parameter: a matrix in the dtype
+/// of the rule, a table as it is stored (one that is tied only if products read that dtype), the rest in f32.
 struct Layout {
   struct Place {
     std::string state;

@@ -99,6 +99,7 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
   model.folder = folders.weights;
   model.ignore_mismatched_sizes = head.ignore_mismatched_sizes;
   model.checkpoint = std::move(weights);
+  if (model.checkpoint) note_storage(*model.model, *model.checkpoint);
   if (!folders.adapter.empty()) add_adapter(model, read_adapter_config(fs, folders.adapter), false);
   if (folders.tokenizer.empty()) return model;
   model.tokenizer = Tokenizer::load(folders.tokenizer);
@@ -146,6 +147,7 @@ AutoModel twin_of(const AutoModel& model) {
     fail(ErrorCode::kUnsupported,
          "twin_of: found a model that is a program's own, expected one of from_pretrained or from_config; "
          "make it twice");
+  if (model.checkpoint) note_storage(*twin, *model.checkpoint);
   if (model.adapter) nn::adapt(*twin, model.adapter->options);
   return {.folder = model.folder,
           .config = model.config,
