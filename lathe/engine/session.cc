@@ -1,5 +1,7 @@
 #include "lathe/engine/session.h"
 
+#include <algorithm>
+
 #include "lathe/core/error.h"
 #include "lathe/ops/fused.h"
 
@@ -100,6 +102,12 @@ int64_t Session::rows_of_scores(const PackedBatch& batch) const {
   return model_.per_token() ? batch.real_tokens() : batch.rows;
 }
 
+int64_t Session::rows_of_bucket(ProgramKind kind, int64_t rows) {
+  if (!model_.rows_may_be_empty()) return rows;
+  int64_t& most = most_rows_[kind];
+  return most = std::max(most, rows);
+}
+
 Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepScalars& scalars,
                               BaseRows base) {
   const bool learns = work.kind == ProgramKind::kStep || work.kind == ProgramKind::kAccumulate;
@@ -111,7 +119,10 @@ Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepSca
          "a batch has no tokens that are scored, which is all that a head over the vocabulary looks at");
   inputs_.set(batch, scalars, base);
   work.base_given = !base.empty();
-  if (batch != nullptr) work.bucket = {batch->tokens, batch->rows, batch->scored};
+  if (batch != nullptr) {
+    work.bucket = {batch->tokens, rows_of_bucket(work.kind, batch->rows), batch->scored};
+    inputs_.fill_rows(work.bucket.rows);
+  }
   if (work.base_given && !model_.per_token())
     work.bucket.tokens = 0;  // one program for batches of any length
   const int64_t longest = programs_.longest_row(work.kind);

@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -91,6 +92,9 @@ class Session {
   };
   Work evaluation(const PackedBatch& batch, bool scores, std::optional<DType> dtype,
                   nn::Quantization quantization) const;
+  /// Where rows may be empty, a batch is filled up to the rows of the largest one of that kind: one program
+  /// serves both.
+  int64_t rows_of_bucket(ProgramKind kind, int64_t rows);
   Ready ready(Work work, const PackedBatch* batch, const StepScalars& scalars, BaseRows base);
   Pending run(const Work& work, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {});
 
@@ -100,6 +104,7 @@ class Session {
   Parameters parameters_;
   ProgramCache programs_;
   StepInputs inputs_;
+  std::map<ProgramKind, int64_t> most_rows_;
 };
 
 }  // namespace lathe

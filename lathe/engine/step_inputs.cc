@@ -70,6 +70,7 @@ void StepInputs::set(const PackedBatch* batch, const StepScalars& scalars, BaseR
   if (batch == nullptr) return;
   check(*batch, model_);
   if (model_.type_vocab_size() == 1) one_type_.assign(batch->token_type_ids.size(), 0);
+  begins_ = batch->cu_seqlens;
   row_ids_.resize(static_cast<size_t>(batch->rows));
   for (size_t row = 0; row < row_ids_.size(); ++row)
     row_ids_[row] = batch->sample_ids[static_cast<size_t>(batch->cu_seqlens[row])];
@@ -79,6 +80,11 @@ void StepInputs::set(const PackedBatch* batch, const StepScalars& scalars, BaseR
     scored_position_ids_.push_back(batch->position_ids.at(static_cast<size_t>(token)));
   }
   if (model_.position_padding()) number_positions(static_cast<int32_t>(*model_.position_padding()));
+}
+
+void StepInputs::fill_rows(int64_t rows) {
+  row_ids_.resize(static_cast<size_t>(rows), 0);
+  begins_.resize(static_cast<size_t>(rows + 1), begins_.back());
 }
 
 /// Source: RobertaEmbeddings.create_position_ids_from_input_ids.
@@ -117,7 +123,7 @@ std::span<const std::byte> StepInputs::content(const std::string& input) const {
   if (input == "scored_sample_ids") return bytes(scored_sample_ids_);
   if (input == "scored_position_ids") return bytes(scored_position_ids_);
   if (input == "base") return base_;
-  if (input == "cu_seqlens") return bytes(batch_->cu_seqlens);
+  if (input == "cu_seqlens") return bytes(begins_);
   if (input == "cls_index") return bytes(batch_->cls_index);
   if (const Tensor* tensor = batch_->tensors.find(input)) return tensor->bytes();
   fail(ErrorCode::kInternal, "the session has no content for the program's input {}", input);

@@ -40,6 +40,8 @@ class StepInputs {
   /// Sets the inputs for the next run; batch (null: none) and base must live as long as the run.
   /// Errors: kInvalidData for a batch that the model cannot read.
   void set(const PackedBatch* batch, const StepScalars& scalars, BaseRows base);
+  /// After `set`: the batch has so many rows, the further ones without tokens.
+  void fill_rows(int64_t rows);
   /// The inputs of a program, by their names there (build_program); valid until the next call of either.
   /// Errors: kInternal for a name that is not known; kUsage where a batch lacks the token ids of all ranks.
   const Slot& slot(const Program& program);
@@ -54,7 +56,7 @@ class StepInputs {
   int ranks_;
   const PackedBatch* batch_ = nullptr;
   BaseRows base_;
-  std::vector<int32_t> row_ids_, position_rows_, scored_sample_ids_, scored_position_ids_;
+  std::vector<int32_t> begins_, row_ids_, position_rows_, scored_sample_ids_, scored_position_ids_;
   std::vector<int32_t> one_type_;  // token types of a model that has one, whatever the tokenizer says
   std::array<uint32_t, 2> rng_{};
   std::array<float, kHyperCount> hyper_{}, head_hyper_{};

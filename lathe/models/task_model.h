@@ -32,6 +32,10 @@ class TaskModel : public nn::Module {
   bool per_token() const { return task_->head().kind != HeadKind::kSequenceClassification; }
   /// Of the tokens only those that are scored, [M, hidden_size]; no cache of a base's output holds these.
   bool per_scored() const { return task_->head().kind == HeadKind::kMaskedLM; }
+  /// Nothing that the task gives or takes goes by row: a batch may have rows without tokens.
+  bool rows_may_be_empty() const {
+    return per_scored() || task_->head().kind == HeadKind::kTokenClassification;
+  }
   virtual int64_t hidden_size() const = 0;
   virtual int64_t vocab_size() const = 0;
   /// Tokens that a row may have.

@@ -12,6 +12,7 @@
 #include "lathe/ops/attention.h"
 #include "lathe/ops/functional.h"
 #include "lathe/program/memory_plan.h"
+#include "lathe/tasks/tasks.h"
 #include "tests/device_under_test.h"
 
 namespace lathe::mps_faults_test {
