@@ -55,7 +55,7 @@ Embedding::Embedding(Module& module, const std::string& name, int64_t rows, int6
                                     .is_table = true})),
       padding_(padding) {}
 
-Value Embedding::operator()(Value ids) const { return cast(gather_rows(table(), ids, padding_), DType::f32); }
+Value Embedding::operator()(Value ids) const { return look_up(table(), ids, padding_); }
 Value Embedding::table() const { return parameter(module_, weight_); }
 
 LayerNorm::LayerNorm(Module& module, const std::string& name, int64_t width, double eps, bool bias)

@@ -46,8 +46,9 @@ LossAndCorrect linear_cross_entropy(Value x, Value w, Value b, Value labels, dou
 Value layer_norm(Value x, Value gamma, Value beta, double eps) {
   return one(op::layer_norm, {x, gamma, beta}, {{"eps", eps}});
 }
-Value gather_rows(Value x, Value ids, int64_t padding) {
-  return one(op::gather_rows, {x, ids}, {{"padding", padding}});
+Value gather_rows(Value x, Value ids) { return one(op::gather_rows, {x, ids}); }
+Value look_up(Value table, Value ids, int64_t padding) {
+  return one(op::look_up, {table, ids}, {{"padding", padding}});
 }
 Value slice(Value x, int64_t offset, const Shape& shape) {
   return one(op::slice, {x}, {{"offset", offset}, {"shape", shape}});

@@ -37,8 +37,10 @@ struct LossAndCorrect {
 LossAndCorrect linear_cross_entropy(Value x, Value w, Value b, Value labels, double smoothing = 0);
 /// beta: [n] or none
 Value layer_norm(Value x, Value gamma, Value beta, double eps);
-/// x [m, c], ids [n] → [n, c].  Row `padding` of x gets no gradient, −1: every row gets one.
-Value gather_rows(Value x, Value ids, int64_t padding = -1);
+/// x [m, c], ids [n] → [n, c]
+Value gather_rows(Value x, Value ids);
+/// table [m, c] in any dtype, ids [n] → [n, c] f32.  Row `padding` gets no gradient, −1: every row gets one.
+Value look_up(Value table, Value ids, int64_t padding = -1);
 /// A view of `shape` elements of a flat tensor, x [n].
 Value slice(Value x, int64_t offset, const Shape& shape);
 

@@ -300,13 +300,12 @@ const OpDef linear_gelu{
     .fuses = "x = linear(a, w, b); y = gelu(x)",
 };
 
-/// BERT's embeddings.
+/// BERT's embeddings, of tables in one dtype.
 const OpDef embed_layer_norm{
     .name = "embed_layer_norm",
     .signature =
         "word[v,c] ids[n]:i32 token_type[t,c]:word type_ids[n]:i32 position[m,c]:word position_ids[n]:i32 "
-        "gamma[c]:f32 beta[c]:f32 -> sum[n,c]:word y[n,c]:word mean[n]:f32 rstd[n]:f32",
-    .dtypes = {DType::f32},
+        "gamma[c]:f32 beta[c]:f32 -> sum[n,c]:f32 y[n,c]:f32 mean[n]:f32 rstd[n]:f32",
     .attrs = {{"eps", 1e-12},
               {"padding", int64_t{-1}},
               {"type_padding", int64_t{-1}},
@@ -317,8 +316,8 @@ const OpDef embed_layer_norm{
     .bound = kBound,
     .cost = cost,
     .fuses =
-        "w = gather_rows(word, ids); t = gather_rows(token_type, type_ids) padding:type_padding; "
-        "a = add(w, t); p = gather_rows(position, position_ids) padding:position_padding; sum = add(a, p); "
+        "w = look_up(word, ids); t = look_up(token_type, type_ids) padding:type_padding; "
+        "a = add(w, t); p = look_up(position, position_ids) padding:position_padding; sum = add(a, p); "
         "y mean rstd = layer_norm(sum, gamma, beta)",
 };
 
@@ -328,8 +327,7 @@ const OpDef embed_layer_norm_dropout{
     .signature =
         "word[v,c] ids[n]:i32 token_type[t,c]:word type_ids[n]:i32 position[m,c]:word position_ids[n]:i32 "
         "gamma[c]:f32 beta[c]:f32 sample_ids[n]:i32 positions[n]:i32? rng[2]:i32 -> "
-        "sum[n,c]:word mean[n]:f32 rstd[n]:f32 z[n,c]:bf16",
-    .dtypes = {DType::f32},
+        "sum[n,c]:f32 mean[n]:f32 rstd[n]:f32 z[n,c]:bf16",
     .attrs = {{"eps", 1e-12},
               {"to", "bf16"},
               {"p", 0.1},
@@ -343,8 +341,8 @@ const OpDef embed_layer_norm_dropout{
     .bound = kBound,
     .cost = cost,
     .fuses =
-        "w = gather_rows(word, ids); t = gather_rows(token_type, type_ids) padding:type_padding; "
-        "a = add(w, t); p = gather_rows(position, position_ids) padding:position_padding; sum = add(a, p); "
+        "w = look_up(word, ids); t = look_up(token_type, type_ids) padding:type_padding; "
+        "a = add(w, t); p = look_up(position, position_ids) padding:position_padding; sum = add(a, p); "
         "y mean rstd = layer_norm(sum, gamma, beta); "
         "r = cast(y); z = dropout(r, sample_ids, positions, rng)",
 };

@@ -1,4 +1,4 @@
-// Picking rows of a matrix (embedding look-up, the [CLS] rows) and its transpose.
+// Rows of a table (embeddings), rows of activations (the [CLS] tokens), and the transpose.
 #include "lathe/ops/rows.h"
 
 #include <cmath>
@@ -39,12 +39,11 @@ std::vector<Type> infer_scatter(std::span<const Type> in, const Attrs& attrs) {
   return {type};
 }
 
-std::vector<Value> gather_gradient(const Grad& g) {
+std::vector<Value> transposed(const Grad& g, int64_t padding) {
   const Type& x = g.in(0).type();
-  return {g.program.emit(scatter_add_rows, {g.dout[0], g.in(1)},
-                         {{"rows", x.shape[0]},
-                          {"dtype", std::string(name_of(x.dtype))},
-                          {"padding", g.node.attrs.i("padding")}})[0],
+  return {g.program.emit(
+              scatter_add_rows, {g.dout[0], g.in(1)},
+              {{"rows", x.shape[0]}, {"dtype", std::string(name_of(x.dtype))}, {"padding", padding}})[0],
           Value{}};
 }
 
@@ -66,23 +65,35 @@ std::vector<int32_t> many_ids(int64_t count, int64_t rows) {
   return ids;
 }
 
+std::vector<Case> gather_cases() {
+  return {{"one", {{1, 1}, {1}}, {}, {{0}}},
+          {"repeats", {{7, 33}, {5}}, {}, {{6, 0, 6, 6, 3}}},
+          {"wide", {{12, 768}, {3}}, {}, {{11, 2, 5}}},
+          {"large vocabulary", {{119547, 3}, {9}}, {}, {many_ids(9, 119547)}}};
+}
+
 }  // namespace
 
-/// y[i] = x[ids[i]].  Ids lie in [0, m): the caller has checked them.  `padding` is the row that is not
-/// trained, −1: none; it matters only to the gradient.  Source: torch.nn.Embedding's padding_idx.
+/// y[i] = x[ids[i]].  Ids lie in [0, m): the caller has checked them.
 const OpDef gather_rows{
     .name = "gather_rows",
     .signature = "x[m,c] ids[n]:i32 -> y[n,c]:x",
-    .attrs = {{"padding", int64_t{-1}}},
-    .gradient = gather_gradient,
+    .gradient = [](const Grad& g) { return transposed(g, -1); },
     .reference = ref_gather,
-    .cases =
-        [] {
-          return std::vector<Case>{{"one", {{1, 1}, {1}}, {}, {{0}}},
-                                   {"repeats", {{7, 33}, {5}}, {}, {{6, 0, 6, 6, 3}}},
-                                   {"wide", {{12, 768}, {3}}, {}, {{11, 2, 5}}},
-                                   {"large vocabulary", {{119547, 3}, {9}}, {}, {many_ids(9, 119547)}}};
-        },
+    .cases = gather_cases,
+    .bound = {.ulp = 0},
+    .cost = cost_of_gather,
+};
+
+/// y[i] = table[ids[i]] in f32, whatever the table is stored in.  `padding` is the row that is not trained,
+/// −1: none; it matters only to the gradient.  Source: torch.nn.Embedding and its padding_idx.
+const OpDef look_up{
+    .name = "look_up",
+    .signature = "table[m,c] ids[n]:i32 -> y[n,c]:f32",
+    .attrs = {{"padding", int64_t{-1}}},
+    .gradient = [](const Grad& g) { return transposed(g, g.node.attrs.i("padding")); },
+    .reference = ref_gather,
+    .cases = gather_cases,
     .bound = {.ulp = 0},
     .cost = cost_of_gather,
 };

@@ -3,6 +3,6 @@
 
 namespace lathe::op {
 
-extern const OpDef gather_rows, scatter_add_rows;
+extern const OpDef gather_rows, look_up, scatter_add_rows;
 
 }  // namespace lathe::op

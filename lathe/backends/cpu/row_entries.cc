@@ -47,10 +47,10 @@ void run_dropout_add_layer_norm(const Call& c) {
 }
 
 void run_embed_layer_norm(const Call& c) {
-  const float* tables[] = {c.input<float>(0), c.input<float>(2), c.input<float>(4)};
+  const void* tables[] = {c.in[0], c.in[2], c.in[4]};
   const int32_t* ids[] = {c.input<int32_t>(1), c.input<int32_t>(3), c.input<int32_t>(5)};
   Rows(c.pool, c.isa)
-      .embed_layer_norm(size_of_value(c.out_type(0)), tables, ids, norm_of(c, 6, 2),
+      .embed_layer_norm(c.in_type(0).dtype, size_of_value(c.out_type(0)), tables, ids, norm_of(c, 6, 2),
                         reinterpret_cast<float*>(sum_of(c)), c.output<float>(1));
 }
 
@@ -105,9 +105,9 @@ void run_segment_mean_bwd(const Call& c) {
 }
 
 void run_gather_rows(const Call& c) {
-  const DType dtype = c.in_type(0).dtype;
   Rows(c.pool, c.isa)
-      .gather_rows(dtype, dtype, {elements(c.out_type(0)) / c.cols(0), c.cols(0), c.ld_out(0)}, c.in[0],
+      .gather_rows(c.in_type(0).dtype, c.out_type(0).dtype,
+                   {elements(c.out_type(0)) / c.cols(0), c.cols(0), c.ld_out(0)}, c.in[0],
                    c.input<int32_t>(1), c.out[0], c.ld(0));
 }
 
@@ -178,6 +178,7 @@ std::vector<Entry> row_entries() {
        .gaps_in = 0b1},
       {.op = &op::segment_mean_bwd, .run = run_segment_mean_bwd, .gaps_out = 0b1},
       {.op = &op::gather_rows, .run = run_gather_rows, .gaps_in = 0b1, .gaps_out = 0b1},
+      {.op = &op::look_up, .run = run_gather_rows, .gaps_in = 0b1, .gaps_out = 0b1},
       {.op = &op::scatter_add_rows,
        .run = run_scatter_add_rows,
        .workspace_bytes = scatter_workspace,

@@ -58,9 +58,9 @@ class Rows {
   /// sum = x + r, or dropout(x) + r where `dropped` is not null, and y = layer_norm(sum) of what was stored.
   void add_layer_norm(DType t, Size s, const Dropped* dropped, const void* x, const void* r, const Norm& norm,
                       void* sum, void* y) const;
-  /// sum[i] = Σ tables[k][ids[k][i]] over three tables of f32, and y = layer_norm(sum).
-  void embed_layer_norm(Size s, const float* const tables[3], const int32_t* const ids[3], const Norm& norm,
-                        float* sum, float* y) const;
+  /// sum[i] = Σ tables[k][ids[k][i]] over three tables of `t`, in f32, and y = layer_norm(sum).
+  void embed_layer_norm(DType t, Size s, const void* const tables[3], const int32_t* const ids[3],
+                        const Norm& norm, float* sum, float* y) const;
 
   /// sums: [cols], over the rows of x.
   void column_sums(DType t, Size s, const void* x, float* sums, void* workspace) const;

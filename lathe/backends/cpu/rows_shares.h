@@ -14,6 +14,9 @@ inline constexpr int64_t kWorthThreads = 16384;
 /// Ranges per thread: enough that a thread that finishes early takes over some of another's.
 inline constexpr int64_t kRangesOfAThread = 8;
 
+/// Elements with which a share may begin, so that it begins on a cache line of its own.
+inline constexpr int64_t kLine = 64;
+
 /// f(begin, end) on ranges that together are `items`; each item is `each` elements of work.  Ranges begin at
 /// multiples of `step`.
 template <typename F>

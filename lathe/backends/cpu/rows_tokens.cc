@@ -1,11 +1,76 @@
-// Rotary positions, and means over the tokens of a row.
+// What goes by tokens: rows of tables and the transpose, rotary positions, means over the tokens of a row.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "lathe/backends/cpu/memory.h"
 #include "lathe/backends/cpu/rows_shares.h"
 
 namespace lathe::cpu {
+
+void Rows::gather_rows(DType from, DType to, Size s, const void* table, const int32_t* ids, void* y,
+                       int64_t table_ld) const {
+  const int64_t ld = table_ld == 0 ? s.cols : table_ld;
+  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      convert(kernels_, from, to, s.cols, at(table, ids[i] * ld, from), at(y, i * s.ld, to));
+    }
+  });
+}
+
+size_t Rows::scatter_add_rows_workspace_bytes(Size s, int64_t table_rows) {
+  return static_cast<size_t>(table_rows + 1 + s.rows) * sizeof(int32_t);
+}
+
+void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const int32_t* ids,
+                            int64_t table_rows, int64_t padding, void* dtable, void* workspace,
+                            WrittenRows* rows, int64_t table_ld) const {
+  const int64_t ld = table_ld == 0 ? s.cols : table_ld;
+  // counting sort: order[first[v] … first[v + 1]) are the rows of dy whose id is v, ascending
+  int32_t* first = static_cast<int32_t*>(workspace);
+  int32_t* order = first + table_rows + 1;
+  std::fill_n(first, table_rows + 1, 0);
+  for (int64_t i = 0; i < s.rows; ++i) ++first[ids[i]];
+  for (int64_t v = 0, sum = 0; v <= table_rows; ++v) first[v] = static_cast<int32_t>(sum += first[v]);
+  for (int64_t i = s.rows - 1; i >= 0; --i) order[--first[ids[i]]] = static_cast<int32_t>(i);
+
+  const auto sum_range = [&](int64_t v_begin, int64_t v_end, int64_t c_begin, int64_t c_end) {
+    for (int64_t v = v_begin; v < v_end; ++v) {
+      std::byte* row = at(dtable, v * ld + c_begin, to);
+      const int64_t count = v == padding ? 0 : first[v + 1] - first[v];
+      if (rows != nullptr) {
+        rows->written[static_cast<size_t>(v)] = count > 0;
+        if (count == 0) continue;
+      }
+      if (count == 0) {
+        if (table_rows < kSmallTable) {
+          std::memset(row, 0, static_cast<size_t>(c_end - c_begin) * size_of(to));
+          continue;
+        }
+        const int64_t zero = v;
+        while (v + 1 < v_end && first[v + 2] == first[v + 1]) ++v;
+        write_zeros(row, static_cast<size_t>((v - zero) * ld + s.cols) * size_of(to));
+        continue;
+      }
+      const StorageKernels& kernels = of(kernels_, from);
+      const std::byte* x = at(dy, c_begin, from);
+      const int64_t n = c_end - c_begin;
+      if (to == DType::f32)
+        kernels.sum_rows_to_f32(n, s.ld, x, order + first[v], count, reinterpret_cast<float*>(row));
+      else
+        (to == DType::bf16 ? kernels.sum_rows_to_bf16 : kernels.sum_rows_to_f16)(n, s.ld, x, order + first[v],
+                                                                                 count, row);
+    }
+  };
+  // a small table is cut by columns, because all of dy may meet in one row
+  if (table_rows < kSmallTable) {
+    for_shares(pool_, s.cols, s.rows + table_rows, kLine,
+               [&](int64_t begin, int64_t end) { sum_range(0, table_rows, begin, end); });
+  } else {
+    for_shares(pool_, table_rows, s.cols, 1,
+               [&](int64_t begin, int64_t end) { sum_range(begin, end, 0, s.cols); });
+  }
+}
 
 size_t Rows::rotary_workspace_bytes(int64_t rows, int64_t half) {
   return static_cast<size_t>(2 * rows * half) * sizeof(float);

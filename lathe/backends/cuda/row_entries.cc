@@ -75,8 +75,8 @@ void run_layer_norm_dropout_bwd(const Call& c) {
 }
 
 Embeddings embeddings(const Call& c) {
-  return {c.input<float>(0),   c.input<float>(2),   c.input<float>(4),
-          c.input<int32_t>(1), c.input<int32_t>(3), c.input<int32_t>(5)};
+  return {c.in_type(0).dtype, c.in[0], c.in[2], c.in[4], c.input<int32_t>(1), c.input<int32_t>(3),
+          c.input<int32_t>(5)};
 }
 
 void run_embed_layer_norm(const Call& c) {
@@ -121,6 +121,11 @@ void run_segment_mean(const Call& c) {
 void run_segment_mean_bwd(const Call& c) {
   segment_mean_bwd(c.stream, c.in_type(0).dtype, size_of_value(c.in_type(0)), c.input<int32_t>(1), c.in[0],
                    c.node.attrs.i("tokens"), c.out[0]);
+}
+
+void run_look_up(const Call& c) {
+  look_up(c.stream, c.in_type(0).dtype, size_of_value(c.out_type(0)), c.in[0], c.input<int32_t>(1),
+          c.output<float>(0));
 }
 
 void run_gather_rows(const Call& c) {
@@ -201,6 +206,7 @@ std::vector<Entry> row_entries() {
           {&op::segment_mean, "columns", run_segment_mean},
           {&op::segment_mean_bwd, "columns", run_segment_mean_bwd},
           {&op::gather_rows, "warp per row", run_gather_rows},
+          {&op::look_up, "warp per row", run_look_up},
           scatter<true>(),
           scatter<false>()};
 }

@@ -102,6 +102,7 @@ Arrays run_segment_mean_bwd(const Call& c) {
 }
 
 Arrays run_gather(const Call& c) { return {mx::take(c[0], c[1], 0)}; }
+Arrays run_look_up(const Call& c) { return {f32(mx::take(c[0], c[1], 0))}; }
 
 /// Up to this many rows the sums are one product with a matrix of zeros and ones, above it a scan over the
 /// sorted ids: the product takes 2 · rows · n · c operations, the scan 12 · log₂ n · n · c bytes.
@@ -154,6 +155,7 @@ std::vector<Entry> row_entries() {
           {&op::segment_mean, "product", run_segment_mean, nullptr, working_bytes<0, 13>},
           {&op::segment_mean_bwd, "product", run_segment_mean_bwd},
           {&op::gather_rows, "take", run_gather},
+          {&op::look_up, "take", run_look_up},
           {&op::scatter_add_rows, "product", scatter_by_product, few_rows},
           {&op::scatter_add_rows, "sorted scan", scatter_by_scan}};
 }

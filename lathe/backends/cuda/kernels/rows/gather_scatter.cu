@@ -37,6 +37,20 @@ __global__ void __launch_bounds__(kGatherThreads)
   }
 }
 
+/// One warp per row, kWidth elements of a lane at once.
+template <int kWidth, typename T>
+__global__ void __launch_bounds__(kGatherThreads)
+    look_up_kernel(int64_t rows, int64_t cols, const T* table, const int32_t* ids, float* y) {
+  follow();
+  const int64_t r = int64_t{kGatherRows} * blockIdx.x + threadIdx.x / kWarp;
+  if (r >= rows) return;
+  for (int64_t col = threadIdx.x % kWarp * kWidth; col < cols; col += kWarp * kWidth) {
+    float wide[kWidth];
+    to_floats(load_vec<kWidth>(table + ids[r] * cols + col), wide);
+    store_vec(y + r * cols + col, wide);
+  }
+}
+
 /// id << 32 | i: in ascending order, the rows of an id follow one another in ascending i.
 using Key = unsigned long long;
 __device__ inline uint32_t id_of(Key key) { return static_cast<uint32_t>(key >> 32); }
@@ -281,6 +295,20 @@ void gather_rows(cudaStream_t stream, DType t, RowsSize s, const void* table, co
     launch(uint32_t{});
   else
     launch(uint16_t{});
+}
+
+void look_up(cudaStream_t stream, DType t, RowsSize s, const void* table, const int32_t* ids, float* y) {
+  if (t == DType::f32) return gather_rows(stream, t, s, table, ids, y);
+  if (s.rows == 0 || s.cols == 0) return;
+  with_type(t, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const auto launch = [&](auto kernel) {
+      kernel<<<static_cast<unsigned>(ceil_div(s.rows, kGatherRows)), kGatherThreads, 0, stream>>>(
+          s.rows, s.cols, static_cast<const T*>(table), ids, y);
+    };
+    const bool vectors = s.cols % 8 == 0 && aligned16(table, static_cast<const void*>(y));
+    vectors ? launch(look_up_kernel<8, T>) : launch(look_up_kernel<1, T>);
+  });
 }
 
 size_t sort_rows_bytes(int64_t rows) { return Order(rows).bytes; }

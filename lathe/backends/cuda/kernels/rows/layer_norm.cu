@@ -84,17 +84,18 @@ struct Sum {
 };
 
 /// What is normalised: the sum of three rows of tables, which `value` stores.
+template <typename T>
 struct Looked {
   using Type = float;
   Embeddings e;
   float* sum;
 
   struct Row {
-    const float *word, *token_type, *position;
+    const T *word, *token_type, *position;
     float* sum;
     template <int kWidth>
     struct Raw {
-      Vec<float, kWidth> word, token_type, position;
+      Vec<T, kWidth> word, token_type, position;
     };
     template <int kWidth>
     __device__ Raw<kWidth> load(int64_t col) const {
@@ -103,8 +104,10 @@ struct Looked {
     }
     template <int kWidth>
     __device__ void value(int64_t col, const Raw<kWidth>& raw, float (&to)[kWidth]) const {
+      float type[kWidth], position[kWidth];
+      to_floats(raw.word, to), to_floats(raw.token_type, type), to_floats(raw.position, position);
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) to[j] = raw.word.at[j] + raw.token_type.at[j] + raw.position.at[j];
+      for (int j = 0; j < kWidth; ++j) to[j] = to[j] + type[j] + position[j];
       store_vec(sum + col, to);
     }
     template <int kWidth>
@@ -115,8 +118,9 @@ struct Looked {
     }
   };
   __device__ Row row(int64_t r, int64_t cols) const {
-    return {e.word + e.ids[r] * cols, e.token_type + e.type_ids[r] * cols,
-            e.position + e.position_ids[r] * cols, sum + r * cols};
+    const auto part = [&](const void* table, int32_t id) { return static_cast<const T*>(table) + id * cols; };
+    return {part(e.word, e.ids[r]), part(e.token_type, e.type_ids[r]), part(e.position, e.position_ids[r]),
+            sum + r * cols};
   }
 };
 
@@ -250,7 +254,10 @@ void layer_norm(cudaStream_t stream, DType t, RowsSize s, const void* x, const f
 void embed_layer_norm(cudaStream_t stream, RowsSize s, const Embeddings& e, const float* gamma,
                       const float* beta, float eps, float* sum, float* y, float* mean, float* rstd) {
   const bool vectors = s.cols % 8 == 0 && aligned16(e.word, e.token_type, e.position, gamma, beta, sum, y);
-  normalise(stream, s, vectors, Looked{e, sum}, Normal<float>{gamma, beta, eps, y, mean, rstd});
+  with_type(e.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    normalise(stream, s, vectors, Looked<T>{e, sum}, Normal<float>{gamma, beta, eps, y, mean, rstd});
+  });
 }
 
 void embed_layer_norm_dropout(cudaStream_t stream, RowsSize s, const Embeddings& e, const float* gamma,
@@ -260,8 +267,11 @@ void embed_layer_norm_dropout(cudaStream_t stream, RowsSize s, const Embeddings&
   __nv_bfloat16* const to = static_cast<__nv_bfloat16*>(z);
   const bool vectors = s.cols % 8 == 0 && aligned16(e.word, e.token_type, e.position, gamma, beta, sum,
                                                     static_cast<const float*>(z));
-  normalise(stream, s, vectors, Looked{e, sum},
-            Normal<__nv_bfloat16>{gamma, beta, eps, to, mean, rstd, {rule, sample_ids, positions}});
+  with_type(e.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    normalise(stream, s, vectors, Looked<T>{e, sum},
+              Normal<__nv_bfloat16>{gamma, beta, eps, to, mean, rstd, {rule, sample_ids, positions}});
+  });
 }
 
 void dropout_add_layer_norm(cudaStream_t stream, DType t, RowsSize s, const DropoutRule& rule,

@@ -29,10 +29,11 @@ void dropout_add_layer_norm(cudaStream_t stream, DType t, RowsSize s, const Drop
                             const float* gamma, const float* beta, float eps, void* sum, void* y, float* mean,
                             float* rstd);
 
-/// sum[i] = word[ids[i]] + token_type[type_ids[i]] + position[position_ids[i]], all f32, and y, mean, rstd =
+/// sum[i] = word[ids[i]] + token_type[type_ids[i]] + position[position_ids[i]] in f32, and y, mean, rstd =
 /// layer_norm(sum).  s: shape of y.  Every id must be a row of its table.
 struct Embeddings {
-  const float *word, *token_type, *position;
+  DType dtype;  ///< of the tables
+  const void *word, *token_type, *position;
   const int32_t *ids, *type_ids, *position_ids;
 };
 void embed_layer_norm(cudaStream_t stream, RowsSize s, const Embeddings& e, const float* gamma,
@@ -87,6 +88,8 @@ void segment_mean_bwd(cudaStream_t stream, DType t, RowsSize s, const int32_t* c
 
 /// y[i] = table[ids[i]]; s: shape of y.  Every id must be a row of the table.
 void gather_rows(cudaStream_t stream, DType t, RowsSize s, const void* table, const int32_t* ids, void* y);
+/// The same in f32, of a table of type t.
+void look_up(cudaStream_t stream, DType t, RowsSize s, const void* table, const int32_t* ids, float* y);
 
 /// The order in which scatter_add_rows takes rows: of ascending id, and of one id as they lie.
 void sort_rows(cudaStream_t stream, int64_t rows, const int32_t* ids, int64_t table_rows, void* order);
