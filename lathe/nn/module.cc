@@ -1,6 +1,7 @@
 #include "lathe/nn/module.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "lathe/core/error.h"
 
@@ -13,15 +14,23 @@ void clear_padding(const Parameter& p, std::vector<float>& values) {
 
 namespace {
 
-DType dtype_of_frozen(const Parameter& p, const StorageRule& rule) {
-  if (p.shape.size() != 2) return DType::f32;
-  if (p.of_linear) return rule.frozen_products;
-  return p.is_table && (!p.is_tied || p.stored == rule.frozen_products) ? p.stored : DType::f32;
+/// One dtype for all tables, because kernels read several of them together.
+DType dtype_of_tables(const Module& module, const StorageRule& rule) {
+  std::optional<DType> common;
+  for (const Parameter& p : module.parameters()) {
+    if (!p.is_table) continue;
+    const bool as_stored = !p.trainable && (!p.is_tied || p.stored == rule.frozen_products);
+    const DType dtype = as_stored ? p.stored : DType::f32;
+    if (common.value_or(dtype) != dtype) return DType::f32;
+    common = dtype;
+  }
+  return common.value_or(DType::f32);
 }
 
 }  // namespace
 
 Layout layout_of(const Module& module, const StorageRule& rule) {
+  const DType tables = dtype_of_tables(module, rule);
   Layout layout;
   layout.blocks.resize(module.blocks().size());
   layout.parameters.resize(module.parameters().size());
@@ -38,7 +47,10 @@ Layout layout_of(const Module& module, const StorageRule& rule) {
       const Parameter& first = module.first_of(module.blocks()[b]);
       if (first.decay != decay) continue;
       if (!first.trainable) {
-        place(b, {"frozen." + first.name, dtype_of_frozen(first, rule)});
+        const bool multiplies = first.of_linear && first.shape.size() == 2;
+        place(b, {"frozen." + first.name, multiplies       ? rule.frozen_products
+                                          : first.is_table ? tables
+                                                           : DType::f32});
         continue;
       }
       place(b, {kTrainedState, DType::f32, layout.trainable});
