@@ -162,9 +162,9 @@ struct StorageRule {
 
 /// The states in which the parameters of a module lie.  The trainable ones share the flat f32 state
 /// "parameters": first the blocks with weight decay, then the rest, each in the order of the blocks.  A
-/// frozen block is a state of its own, "frozen." and the name of its first parameter: a matrix in the dtype of
-/// the rule; tables as they are stored, if that is one dtype for all tables, all are frozen, and products read
-/// that dtype where one is tied; the rest in f32.
+/// frozen block is a state of its own, "frozen." and the name of its first parameter: a matrix in the dtype
+/// of the rule; tables as they are stored, if that is one dtype for all tables, all are frozen, and products
+/// read that dtype where one is tied; the rest in f32.
 struct Layout {
   struct Place {
     std::string state;
