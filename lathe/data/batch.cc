@@ -16,12 +16,16 @@ void check(const TokenizedDataset& data, std::span<const int32_t> samples, const
       fail(ErrorCode::kUsage, "pack: expected a sample below {}, found {}", data.size(), i);
 }
 
-void pack_row(const TokenizedDataset& data, int32_t sample, int32_t ordinal, PackedBatch& out) {
-  const auto ids = data.ids(sample);
-  const int length = static_cast<int>(ids.size());
+/// Rows of a sample have dropout masks of their own: their numbers lie further apart than those of samples.
+constexpr int32_t kBetweenRows = 1 << 20;
+
+void pack_row(const TokenizedDataset& data, int64_t row, int32_t ordinal, PackedBatch& out) {
+  const int64_t begin = data.begins[row];
+  const int length = static_cast<int>(data.begins[row + 1] - begin);
+  const std::span ids(data.input_ids.data() + begin, static_cast<size_t>(length));
   out.cls_index.push_back(static_cast<int32_t>(out.input_ids.size()));
   out.input_ids.insert(out.input_ids.end(), ids.begin(), ids.end());
-  const auto* types = data.type_ids.data() + data.begins[sample];
+  const auto* types = data.type_ids.data() + begin;
   out.token_type_ids.insert(out.token_type_ids.end(), types, types + length);
   for (int position = 0; position < length; ++position) out.position_ids.push_back(position);
   out.sample_ids.insert(out.sample_ids.end(), ids.size(), ordinal);
@@ -39,7 +43,7 @@ void gather(const Tensor& from, const std::vector<T>& values, const TokenizedDat
   to.clear();
   const bool by_token = from.extent != Extent::kRow;
   for (const int32_t i : samples) {
-    const int64_t first = by_token ? data.begins[i] : i, count = by_token ? data.length(i) : 1;
+    const int64_t first = by_token ? data.first_token(i) : i, count = by_token ? data.length(i) : 1;
     const auto begin = values.begin() + first * from.width;
     to.insert(to.end(), begin, begin + count * from.width);
   }
@@ -87,14 +91,25 @@ void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, 
     list->clear();
   out.cu_seqlens.assign(1, 0);
   out.longest_row = 0;
-  out.rows = static_cast<int>(samples.size());
-  for (int row = 0; row < out.rows; ++row) pack_row(data, samples[row], options.first_ordinal + row, out);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const auto ordinal = static_cast<uint32_t>(options.first_ordinal) + static_cast<uint32_t>(i);
+    for (int64_t row = 0; row < data.rows_of(samples[i]); ++row)
+      pack_row(data, data.first_row(samples[i]) + row,
+               static_cast<int32_t>(ordinal + static_cast<uint32_t>(row) * kBetweenRows), out);
+  }
+  out.rows = static_cast<int>(out.cls_index.size());
   const int64_t tokens = std::max<int64_t>(std::ssize(out.input_ids), options.least_tokens);
   const auto padded = static_cast<size_t>(options.rounding(tokens));
   for (auto* list : {&out.input_ids, &out.token_type_ids, &out.position_ids, &out.sample_ids})
     list->resize(padded, 0);
   out.tokens = static_cast<int>(padded);
   gather(data, samples, options.rounding, out);
+  if (!data.first_rows.empty()) {
+    std::vector<int32_t>& first_rows = out.tensors.ints(kFirstRows);
+    first_rows.push_back(0);
+    for (const int32_t i : samples)
+      first_rows.push_back(first_rows.back() + static_cast<int32_t>(data.rows_of(i)));
+  }
   out.samples.assign(samples.begin(), samples.end());
   out.all_input_ids.clear();
 }

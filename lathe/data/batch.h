@@ -8,6 +8,9 @@
 
 namespace lathe {
 
+/// The tensor of a batch that says where samples begin.
+inline constexpr const char* kFirstRows = "first_rows";
+
 /// A micro-batch without padding between rows: the tokens of all rows one after the other.  Tokens from
 /// cu_seqlens[rows] to `tokens` fill up the size, belong to no row and hold 0 in each list of tokens.
 struct PackedBatch {
@@ -19,17 +22,25 @@ struct PackedBatch {
 
   std::vector<int32_t> input_ids, token_type_ids;  ///< [N]
   std::vector<int32_t> position_ids;               ///< [N] from 0 in every row
-  std::vector<int32_t> sample_ids;  ///< [N] ordinal of the token's sample in the global batch (dropout)
+  std::vector<int32_t> sample_ids;  ///< [N] number of the token's row in the global batch (dropout)
   std::vector<int32_t> cu_seqlens;  ///< [B+1] where rows begin
   std::vector<int32_t> cls_index;   ///< [B] first token of every row
 
-  /// Those of the data set, −100 in the filling: [B · width], [N · width] or [M]; and scored_index [M].
+  /// Those of the data set, −100 in the filling: [S · width], [N · width] or [M]; scored_index [M]; and, of
+  /// data whose samples have several rows, first_rows [S+1].
   TensorList tensors;
-  std::vector<int32_t> samples;  ///< [B] which samples of the data set they are
+  std::vector<int32_t> samples;  ///< [S] which samples of the data set they are; S = B where each has a row
   /// [ranks · N] input_ids of the batches that all ranks have at the same time, by rank; empty if one process
   /// trains by itself.
   std::vector<int32_t> all_input_ids;
 
+  /// S
+  int sample_count() const {
+    const auto& first_rows = tensors.ints(kFirstRows);
+    return first_rows.empty() ? rows : static_cast<int>(first_rows.size()) - 1;
+  }
+  /// Whether samples have several rows.
+  bool has_several_rows() const { return !tensors.ints(kFirstRows).empty(); }
   /// Tokens of rows, without the filling.
   int real_tokens() const { return cu_seqlens.empty() ? 0 : cu_seqlens.back(); }
 };

@@ -39,6 +39,28 @@ TEST(PackBatch, LabelsOfTokensFollowTheirTokensAndTheFillingHasNone) {
   EXPECT_EQ(std::as_const(b).tensors.ints("labels"), Ints(8, -100));
 }
 
+TEST(PackBatch, RowsOfASampleFollowEachOtherAndHaveMasksOfTheirOwn) {
+  TokenizedDataset d = toy();
+  d.first_rows = {0, 1, 3};  // a sample of one row, and one of two
+  d.tensors.clear();
+  d.tensors.ints("labels") = {0, 1};
+  EXPECT_EQ(d.size(), 2);
+  EXPECT_EQ(d.lengths(), (Ints{3, 7}));
+  EXPECT_EQ(d.longest(), 5);
+  PackedBatch b;
+  pack_batch(d, Ints{1, 0}, {.rounding = {1, 1}, .first_ordinal = 6}, b);
+  EXPECT_EQ(b.rows, 3);
+  EXPECT_EQ(b.sample_count(), 2);
+  EXPECT_EQ(b.cu_seqlens, (Ints{0, 2, 7, 10}));
+  EXPECT_EQ(std::as_const(b).tensors.ints("first_rows"), (Ints{0, 2, 3}));
+  EXPECT_EQ(std::as_const(b).tensors.ints("labels"), (Ints{1, 0}));
+  constexpr int32_t kNext = 6 + (1 << 20);
+  EXPECT_EQ(b.sample_ids, (Ints{6, 6, kNext, kNext, kNext, kNext, kNext, 7, 7, 7}));
+  pack_batch(toy(), Ints{0, 1}, {}, b);
+  EXPECT_FALSE(b.has_several_rows());
+  EXPECT_EQ(b.sample_count(), 2);
+}
+
 TEST(PackBatch, OfDataWithoutATensorABatchHasNone) {
   PackedBatch b;
   pack_batch(toy(), Ints{0}, {}, b);

@@ -11,8 +11,8 @@
 
 namespace lathe {
 
-/// What a tensor has values for.  kScored: tokens, of which a batch keeps those with a value that is not
-/// negative, and their places as "scored_index".
+/// What a tensor has values for.  kRow: samples, whatever the number of their rows.  kScored: tokens, of
+/// which a batch keeps those with a value that is not negative, and their places as "scored_index".
 enum class Extent : uint8_t { kRow, kToken, kScored };
 
 /// Values of samples or tokens under the name that Hugging Face gives them: what a task learns from.

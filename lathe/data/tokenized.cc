@@ -19,9 +19,9 @@ std::vector<int32_t> TokenizedDataset::scored() const {
     if (tensor.extent != Extent::kScored || labels == nullptr || labels->empty()) continue;
     std::vector<int32_t> counts;
     for (int64_t i = 0; i < size(); ++i)
-      counts.push_back(
-          static_cast<int32_t>(std::count_if(labels->begin() + begins[i], labels->begin() + begins[i + 1],
-                                             [](int32_t label) { return label >= 0; })));
+      counts.push_back(static_cast<int32_t>(std::count_if(labels->begin() + first_token(i),
+                                                          labels->begin() + first_token(i + 1),
+                                                          [](int32_t label) { return label >= 0; })));
     return counts;
   }
   return {};
@@ -29,7 +29,8 @@ std::vector<int32_t> TokenizedDataset::scored() const {
 
 int TokenizedDataset::longest() const {
   int longest = 0;
-  for (int64_t i = 0; i < size(); ++i) longest = std::max(longest, length(i));
+  for (int64_t row = 0; row < rows(); ++row)
+    longest = std::max(longest, static_cast<int>(begins[row + 1] - begins[row]));
   return longest;
 }
 
@@ -47,6 +48,11 @@ void TokenizedDataset::append(const Encoding& encoding, const Tokenizer& tokeniz
   }
   begins.push_back(static_cast<int64_t>(input_ids.size()));
   uncut.push_back(static_cast<int32_t>(std::min<size_t>(encoding.whole, INT32_MAX)));
+}
+
+void TokenizedDataset::end_sample() {
+  if (first_rows.empty()) first_rows.push_back(0);
+  first_rows.push_back(rows());
 }
 
 TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& tokenizer, int max_length,
@@ -78,11 +84,14 @@ TokenizedDataset tokenize_dataset(const TextDataset& dataset, const Tokenizer& t
 
 void TokenizedDataset::append(std::span<const TokenizedDataset> parts) {
   for (const TokenizedDataset& part : parts) {
-    const int64_t offset = tokens();
+    const int64_t offset = tokens(), rows_before = rows();
     const auto add = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
     add(input_ids, part.input_ids);
     add(type_ids, part.type_ids);
-    for (int64_t i = 0; i < part.size(); ++i) begins.push_back(offset + part.begins[i + 1]);
+    for (int64_t row = 0; row < part.rows(); ++row) begins.push_back(offset + part.begins[row + 1]);
+    if (first_rows.empty() && !part.first_rows.empty()) first_rows.push_back(0);
+    for (size_t i = 1; i < part.first_rows.size(); ++i)
+      first_rows.push_back(rows_before + part.first_rows[i]);
     add(uncut, part.uncut);
     for (const Tensor& tensor : part.tensors) tensors.append(tensor);
   }

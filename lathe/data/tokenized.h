@@ -11,31 +11,42 @@
 
 namespace lathe {
 
-/// Tokenised samples in one flat arena.  Sample i takes tokens [begins[i], begins[i+1]).
+/// Tokenised samples in one flat arena.  A sample has one row of tokens, or as many as first_rows says; row r
+/// takes tokens [begins[r], begins[r+1]).
 struct TokenizedDataset {
   std::vector<int32_t> input_ids;   ///< [tokens]
   std::vector<uint8_t> type_ids;    ///< [tokens] 0 or 1
-  std::vector<int64_t> begins{0};   ///< [samples+1]
-  std::vector<int32_t> uncut = {};  ///< [samples] tokens before truncation, or empty
+  std::vector<int64_t> begins{0};   ///< [rows+1]
+  std::vector<int32_t> uncut = {};  ///< [rows] tokens before truncation, or empty
 
   /// What a task learns from, for each sample or token: "labels", "start_positions" and so on (tasks/task.h).
   TensorList tensors = {};
 
-  int64_t size() const { return static_cast<int64_t>(begins.size()) - 1; }
+  /// [samples+1] the first row of each sample, such as the endings of a question; empty: a row each.
+  std::vector<int64_t> first_rows = {};
+
+  int64_t rows() const { return static_cast<int64_t>(begins.size()) - 1; }
+  int64_t size() const { return first_rows.empty() ? rows() : static_cast<int64_t>(first_rows.size()) - 1; }
   int64_t tokens() const { return begins.back(); }
-  int length(int64_t i) const { return static_cast<int>(begins[i + 1] - begins[i]); }
+  int64_t first_row(int64_t i) const { return first_rows.empty() ? i : first_rows[i]; }
+  int64_t rows_of(int64_t i) const { return first_row(i + 1) - first_row(i); }
+  int64_t first_token(int64_t i) const { return begins[first_row(i)]; }
+  /// Tokens of a sample, of all its rows.
+  int length(int64_t i) const { return static_cast<int>(first_token(i + 1) - first_token(i)); }
   std::span<const int32_t> ids(int64_t i) const {
-    return {input_ids.data() + begins[i], static_cast<size_t>(length(i))};
+    return {input_ids.data() + first_token(i), static_cast<size_t>(length(i))};
   }
   /// Tokens of every sample; what Sampler's kGroupByLength asks for.
   std::vector<int32_t> lengths() const;
   /// Tokens of every sample that are scored; empty: the data do not say which.
   std::vector<int32_t> scored() const;
-  /// Tokens of the longest sample, 0 if there are no samples.
+  /// Tokens of the longest row, 0 if there are none.
   int longest() const;
-  /// Of a tokenizer that gives models no types all are 0.
+  /// A row.  Of a tokenizer that gives models no types all are 0.
   void append(const Encoding& encoding, const Tokenizer& tokenizer);
-  /// Tokens, lengths and tensors of all parts, in order; each part has the same tensors.
+  /// The rows after the last sample are one.
+  void end_sample();
+  /// Samples and tensors of all parts, in order; each part has the same tensors.
   void append(std::span<const TokenizedDataset> parts);
 };
 

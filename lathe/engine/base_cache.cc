@@ -13,7 +13,7 @@ BaseCache::BaseCache(Session& session, const TokenizedDataset& data)
       store_(bytes(session, data)) {}
 
 uint64_t BaseCache::bytes(const Session& session, const TokenizedDataset& data) {
-  const int64_t rows = session.model().per_token() ? data.tokens() : data.size();
+  const int64_t rows = session.model().per_token() ? data.tokens() : data.rows();
   return static_cast<uint64_t>(rows) * session.base_row_bytes();
 }
 
@@ -38,8 +38,8 @@ BaseRows BaseCache::rows(const PackedBatch& batch) {
 
 /// The place of a sample's rows.
 std::span<std::byte> BaseCache::place(int32_t sample) {
-  const int64_t first = per_token_ ? data_.begins[static_cast<size_t>(sample)] : sample;
-  const int64_t count = per_token_ ? data_.length(sample) : 1;
+  const int64_t first = per_token_ ? data_.first_token(sample) : data_.first_row(sample);
+  const int64_t count = per_token_ ? data_.length(sample) : data_.rows_of(sample);
   const size_t row = session_.base_row_bytes();
   return std::span(store_).subspan(static_cast<size_t>(first) * row, static_cast<size_t>(count) * row);
 }

@@ -91,7 +91,8 @@ class Builder {
                                         : program_->state(at.state, {at.dtype, shape}));
       if (trainable) trainable_.push_back(trace_.blocks.back());
     }
-    trace_.inputs = &inputs_.emplace(*program_, bucket_.tokens, bucket_.rows, bucket_.scored);
+    trace_.inputs =
+        &inputs_.emplace(*program_, bucket_.tokens, bucket_.rows, bucket_.scored, bucket_.samples);
     trace_.dtype = options_.dtype;
     trace_.training = training;
     trace_.quantization = options_.quantization;

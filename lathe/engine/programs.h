@@ -26,9 +26,10 @@ enum class ProgramKind {
 inline constexpr const char *kLoss = "loss", *kStop = "stop", *kGradNorm = "grad_norm", *kLogits = "logits",
                             *kCorrect = "correct", *kBaseRows = "base";
 
-/// The shapes for which a program is traced: N packed tokens, B rows, M tokens that are scored.
+/// The shapes for which a program is traced: N packed tokens, B rows, M tokens that are scored, and S samples
+/// (0: each is a row).
 struct Bucket {
-  int64_t tokens = 0, rows = 0, scored = 0;
+  int64_t tokens = 0, rows = 0, scored = 0, samples = 0;
   auto operator<=>(const Bucket&) const = default;
 };
 

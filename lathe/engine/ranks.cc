@@ -162,6 +162,7 @@ std::string summary(std::span<const TokenizedDataset> parts) {
   for (const TokenizedDataset& part : parts) {
     samples += part.size();
     sum.add(part.input_ids).add(part.type_ids).add(part.begins);
+    if (!part.first_rows.empty()) sum.add(part.first_rows);
     // In the order of the lists that the first checkpoints knew, empty ones too; then any other.
     constexpr std::string_view kLabels = "labels", kStarts = "start_positions", kEnds = "end_positions";
     const TensorList& tensors = part.tensors;

@@ -120,7 +120,8 @@ Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepSca
   inputs_.set(batch, scalars, base);
   work.base_given = !base.empty();
   if (batch != nullptr) {
-    work.bucket = {batch->tokens, rows_of_bucket(work.kind, batch->rows), batch->scored};
+    const int samples = batch->has_several_rows() ? batch->sample_count() : 0;
+    work.bucket = {batch->tokens, rows_of_bucket(work.kind, batch->rows), batch->scored, samples};
     inputs_.fill_rows(work.bucket.rows);
   }
   if (work.base_given && !model_.per_token())

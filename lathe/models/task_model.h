@@ -17,7 +17,7 @@ class TaskModel : public nn::Module {
   const TaskPtr& shared_task() const { return task_; }
 
   /// The forward pass up to the head: a row of hidden_size elements in the trace's dtype per token
-  /// (per_token) or per sample.  A row depends only on its own sample.
+  /// (per_token) or per row of the batch.  A row depends only on its own tokens.
   virtual Value base_output() = 0;
   /// What the head makes of a base's output.  Reads no ids of tokens.
   virtual HeadOutput head(Value base) = 0;
@@ -28,8 +28,11 @@ class TaskModel : public nn::Module {
   bool base_frozen() const;
   /// The largest dropout probability of the base in training.
   virtual double base_dropout() const = 0;
-  /// The base gives a row per token, [N, hidden_size]; else one per sample, [B, hidden_size].
-  bool per_token() const { return task_->head().kind != HeadKind::kSequenceClassification; }
+  /// The base gives a row per token, [N, hidden_size]; else one per row, [B, hidden_size].
+  bool per_token() const {
+    const HeadKind kind = task_->head().kind;
+    return kind != HeadKind::kSequenceClassification && kind != HeadKind::kMultipleChoice;
+  }
   /// Of the tokens only those that are scored, [M, hidden_size]; no cache of a base's output holds these.
   bool per_scored() const { return task_->head().kind == HeadKind::kMaskedLM; }
   /// Nothing that the task gives or takes goes by row: a batch may have rows without tokens.

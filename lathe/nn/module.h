@@ -54,15 +54,17 @@ struct Block {
 };
 
 /// What a program reads of a packed batch, by the names that Hugging Face gives the data: N tokens of B rows
-/// follow each other without padding.  Who asks first for a name makes it an input of the program.  On top
-/// of what the data have there are position_ids, sample_ids [N] (ordinal of the token's sample in the global
-/// batch), position_rows [N] (of the position table, where a model numbers them in its own way), row_ids [B]
-/// (ordinal of the row's sample), cls_index [B] (first token of each row), scored_sample_ids and
-/// scored_position_ids [M] (those of the tokens that are scored), and rng [2] (seed, update step).
+/// of S samples follow each other without padding.  Who asks first for a name makes it an input of the
+/// program.  On top of what the data have there are position_ids, sample_ids [N] (number of the token's row
+/// in the global batch), position_rows [N] (of the position table, where a model numbers them in its own
+/// way), row_ids [B] (number of the row), cls_index [B] (first token of each row),
+/// scored_sample_ids and scored_position_ids [M] (those of the tokens that are scored), and rng [2] (seed,
+/// update step).
 class Inputs {
  public:
-  Inputs(Program& program, int64_t tokens, int64_t rows, int64_t scored = 0)
-      : program_(program), tokens_(tokens), rows_(rows), scored_(scored) {}
+  /// samples: 0 where each is a row.
+  Inputs(Program& program, int64_t tokens, int64_t rows, int64_t scored = 0, int64_t samples = 0)
+      : program_(program), tokens_(tokens), rows_(rows), scored_(scored), samples_(samples) {}
   Inputs(const Inputs&) = delete;
   Inputs& operator=(const Inputs&) = delete;
 
@@ -73,6 +75,10 @@ class Inputs {
   }
   /// Of the tokens that are scored, [M].
   Value scored(const std::string& name) { return make(name, {DType::i32, {scored_}}); }
+  /// Of samples that have several rows, [S].
+  Value sample(const std::string& name) { return make(name, {DType::i32, {samples_}}); }
+  /// The first row of each sample, [S+1].
+  Value first_rows() { return make("first_rows", {DType::i32, {samples_ + 1}}); }
   /// Where rows begin, [B+1].
   Value bounds() { return make("cu_seqlens", {DType::i32, {rows_ + 1}}); }
   Value rng() { return make("rng", {DType::i32, {2}}); }
@@ -86,7 +92,7 @@ class Inputs {
   /// Errors: kInternal for a name that has another type.
   Value make(const std::string& name, Type type);
   Program& program_;
-  int64_t tokens_, rows_, scored_;
+  int64_t tokens_, rows_, scored_, samples_;
   std::map<std::string, Value> made_;
 };
 

@@ -15,15 +15,33 @@ void check_tokens(const TokenizedDataset& data, const char* what) {
   if (data.begins[0] < 0)
     fail(ErrorCode::kInvalidData, "{}: sample 0 begins at token {}, expected 0 or more", what,
          data.begins[0]);
-  for (int64_t i = 0; i < data.size(); ++i)
-    if (data.begins[i] >= data.begins[i + 1])
-      fail(ErrorCode::kInvalidData, "{}: sample {} has no tokens, expected at least one: is its text empty?",
-           what, i);
+  for (int64_t row = 0; row < data.rows(); ++row)
+    if (data.begins[row] >= data.begins[row + 1])
+      fail(ErrorCode::kInvalidData, "{}: {} {} has no tokens, expected at least one: is its text empty?",
+           what, data.first_rows.empty() ? "sample" : "row", row);
   for (const auto& [count, name] :
        {std::pair{std::ssize(data.input_ids), "token ids"}, {std::ssize(data.type_ids), "type ids"}})
     if (count < data.tokens())
       fail(ErrorCode::kInvalidData, "{}: found {} {}, expected {}, where the last sample ends", what, count,
            name, data.tokens());
+}
+
+/// Every sample has as many rows as the task compares.
+void check_rows(const TokenizedDataset& data, const Task& task, const char* what) {
+  if (!task.compares_rows()) {
+    if (!data.first_rows.empty())
+      fail(ErrorCode::kInvalidData, "{}: found samples of several rows, expected one row each for this head",
+           what);
+    return;
+  }
+  if (data.rows() > 0 &&
+      (data.first_rows.empty() || data.first_rows.front() != 0 || data.first_rows.back() != data.rows()))
+    fail(ErrorCode::kInvalidData, "{}: found no first rows of samples from 0 to {}, which this head compares",
+         what, data.rows());
+  for (int64_t i = 0; i < data.size(); ++i)
+    if (data.rows_of(i) < 2)
+      fail(ErrorCode::kInvalidData, "{}: sample {} has {} rows, expected at least 2 to choose from", what, i,
+           data.rows_of(i));
 }
 
 /// How messages call what a tensor holds.
@@ -42,6 +60,7 @@ int64_t wanted_size(const TokenizedDataset& data, const Tensor& tensor) {
 
 void check_dataset(const TokenizedDataset& data, const Task& task, const char* what) {
   check_tokens(data, what);
+  check_rows(data, task, what);
   for (const Tensor& tensor : data.tensors)
     if (tensor.size() > 0 && static_cast<int64_t>(tensor.size()) != wanted_size(data, tensor))
       fail(ErrorCode::kInvalidData, "{}: found {} {}, expected {}", what, tensor.size(), words_of(tensor),

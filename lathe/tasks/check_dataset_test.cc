@@ -50,6 +50,25 @@ TEST(CheckDataset, OfAMaskedLmThereIsALabelForEachToken) {
   EXPECT_EQ(message(data, masked_lm, 0), "data: found labels for each sample, expected one for each token");
 }
 
+TEST(CheckDataset, OfAChoiceASampleHasSeveralRowsAndItsLabelIsOneOfThem) {
+  TokenizedDataset data = rows();
+  data.first_rows = {0, 3};
+  ints(data, "labels") = {2};
+  EXPECT_EQ(message(data, multiple_choice, 1), "");
+  EXPECT_EQ(message(data, single_label, 3),
+            "data: found samples of several rows, expected one row each for this head");
+  ints(data, "labels") = {3};
+  EXPECT_EQ(message(data, multiple_choice, 1),
+            "data: sample 0 has the label 3, expected one below 3, its rows");
+  data.first_rows = {0, 1, 3};
+  ints(data, "labels") = {0, 0};
+  EXPECT_EQ(message(data, multiple_choice, 1),
+            "data: sample 0 has 1 rows, expected at least 2 to choose from");
+  data.first_rows = {};
+  EXPECT_EQ(message(data, multiple_choice, 1),
+            "data: found no first rows of samples from 0 to 3, which this head compares");
+}
+
 TEST(CheckDataset, NamesTheTokenWithALabelThatTheHeadLacks) {
   TokenizedDataset data = rows();
   data.tensors.ints("labels", Extent::kToken) = {-100, 1, 0, -100, 2, 0};

@@ -26,6 +26,15 @@ std::vector<int32_t> best_classes(const Predictions& p) {
   return classes;
 }
 
+std::vector<int32_t> best_rows(const Predictions& p) {
+  std::vector<int32_t> rows;
+  for (size_t sample = 0; sample + 1 < p.begins.size(); ++sample) {
+    const auto begin = p.logits.begin() + p.begins[sample], end = p.logits.begin() + p.begins[sample + 1];
+    rows.push_back(static_cast<int32_t>(std::max_element(begin, end) - begin));
+  }
+  return rows;
+}
+
 bool is_predicted(const Predictions& p, size_t row) {
   const auto begin = p.logits.begin() + static_cast<long>(row) * p.columns;
   return std::all_of(begin, begin + p.columns, [](float x) { return std::isfinite(x); });
@@ -60,6 +69,20 @@ double agreement_of_labels(const Predictions& a, const Predictions& b) {
       same &= (a.logits[i] > 0) == (b.logits[i] > 0);
     return same ? 1.0 : 0.0;
   });
+}
+
+double agreement_of_rows(const Predictions& a, const Predictions& b) {
+  const std::vector<int32_t> rows_a = best_rows(a), rows_b = best_rows(b);
+  if (rows_a.empty()) return 1;
+  double same = 0;
+  for (size_t sample = 0; sample < rows_a.size(); ++sample) {
+    bool predicted = true;
+    for (auto row = static_cast<size_t>(a.begins[sample]); row < static_cast<size_t>(a.begins[sample + 1]);
+         ++row)
+      predicted &= is_predicted(a, row) && is_predicted(b, row);
+    same += predicted && rows_a[sample] == rows_b[sample] ? 1.0 : 0.0;
+  }
+  return same / static_cast<double>(rows_a.size());
 }
 
 double mean_distance(const Predictions& a, const Predictions& b) {

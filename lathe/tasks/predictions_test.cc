@@ -21,6 +21,18 @@ TEST(Agreement, WhatIsNotFiniteAgreesWithNothing) {
   EXPECT_TRUE(std::isnan(mean_distance(of({1, kNan}), of({1, 2}))));
 }
 
+TEST(BestRows, AreCountedWithinTheirSample) {
+  Predictions a{.logits = {1, 3, 2, 5, 4}, .columns = 1, .begins = {0, 3, 5}};
+  EXPECT_EQ(best_rows(a), (std::vector<int32_t>{1, 0}));
+  EXPECT_EQ(agreement_of_rows(a, a), 1);
+  Predictions b = a;
+  b.logits = {1, 3, 4, 5, 4};
+  EXPECT_EQ(agreement_of_rows(a, b), 0.5);
+  b.logits = {1, 3, 2, 5, kNan};
+  EXPECT_EQ(agreement_of_rows(a, b), 0.5);
+  EXPECT_EQ(unpredicted(b), 1);
+}
+
 /// As numpy.argmax has it.
 TEST(BestClasses, AreTheFirstOfEqualOnes) {
   EXPECT_EQ(best_classes(of({1, 1, 1, 2, 2, 1})), (std::vector<int32_t>{0, 1, 0}));

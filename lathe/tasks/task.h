@@ -21,6 +21,7 @@ enum class HeadKind {
   kTokenClassification,     ///< scores [N, labels]
   kQuestionAnswering,       ///< scores [N, 2]: of every token as the start and as the end of an answer
   kMaskedLM,                ///< scores [M, vocabulary], of the tokens of scored_index
+  kMultipleChoice,          ///< scores [B, 1], compared within a sample
 };
 /// A head and the number of its scores, where the vocabulary or the class does not say it.
 struct HeadSpec {
@@ -70,6 +71,8 @@ class Task {
   /// What the loss reads; a data set has all of them, or none.
   const std::vector<Target>& targets() const { return targets_; }
   bool is_labelled(const TensorList& tensors) const;
+  /// Whether it compares the rows of a sample, of which there are several; else each sample is a row.
+  virtual bool compares_rows() const { return false; }
   /// On top of what check_dataset checks for each task.  Errors: kInvalidData, naming `what` the data are and
   /// the sample.
   virtual void check_values(const TokenizedDataset& data, const char* what) const;

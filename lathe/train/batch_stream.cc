@@ -9,8 +9,11 @@ namespace {
 
 /// Of every sample.
 struct Sizes {
-  std::vector<int32_t> tokens, scored;  ///< scored: empty where all tokens are
-  explicit Sizes(const TokenizedDataset& data) : tokens(data.lengths()), scored(data.scored()) {}
+  std::vector<int32_t> tokens, rows, scored;  ///< empty: each is a row; all tokens are scored
+  explicit Sizes(const TokenizedDataset& data) : tokens(data.lengths()), scored(data.scored()) {
+    if (!data.first_rows.empty())
+      for (int64_t i = 0; i < data.size(); ++i) rows.push_back(static_cast<int32_t>(data.rows_of(i)));
+  }
 };
 
 /// The batches that ranks which step together have at the same time, by rank; for other ranks only this
@@ -27,14 +30,16 @@ class Round {
     int rank = first_;
     for (std::vector<int32_t>& samples : samples_) {
       sampler.batch_of(rank++, epoch, index, samples);
-      int64_t tokens = 0, scored = 0;
+      int64_t tokens = 0, rows = 0, scored = 0;
       for (const int32_t sample : samples) {
         tokens += sizes.tokens[static_cast<size_t>(sample)];
+        rows += sizes.rows.empty() ? 1 : sizes.rows[static_cast<size_t>(sample)];
         if (!sizes.scored.empty()) scored += sizes.scored[static_cast<size_t>(sample)];
       }
       most_.scored = std::max(most_.scored, scored);
       most_.tokens = std::max(most_.tokens, tokens);
-      most_.rows = std::max(most_.rows, static_cast<int64_t>(samples.size()));
+      most_.rows = std::max(most_.rows, rows);
+      if (!sizes.rows.empty()) most_.samples = std::max(most_.samples, std::ssize(samples));
     }
   }
   std::span<const std::vector<int32_t>> samples() const { return samples_; }
@@ -181,6 +186,7 @@ Bucket largest_batch(const TokenizedDataset& data, const SamplerOptions& options
       largest.scored = std::max(largest.scored, round.most().scored);
       largest.tokens = std::max(largest.tokens, round.most().tokens);
       largest.rows = std::max(largest.rows, round.most().rows);
+      largest.samples = std::max(largest.samples, round.most().samples);
     }
   largest.tokens = rounding(largest.tokens);
   if (masks != nullptr)

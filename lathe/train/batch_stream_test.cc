@@ -35,6 +35,21 @@ TEST(LargestBatch, IsThatOfTheEpochs) {
   }
 }
 
+TEST(LargestBatch, CountsTheRowsOfSamples) {
+  TokenizedDataset data = samples(10);
+  data.first_rows = {0, 2, 5, 10};
+  data.tensors.clear();
+  data.tensors.ints("labels").assign(3, 0);
+  EXPECT_EQ(largest_batch(data, {.size = 3, .batch_size = 2}, {1, 1}, 50), (Bucket{52, 8, 0, 2}));
+  BatchStream stream(data, {.size = 3, .batch_size = 2, .strategy = SamplingStrategy::kSequential}, {}, 0, 0,
+                     1);
+  EXPECT_EQ(stream.next()->rows, 5);
+  const PackedBatch* last = stream.next();
+  EXPECT_EQ(last->rows, 5);
+  EXPECT_EQ(last->samples, std::vector<int32_t>{2});
+  EXPECT_EQ(last->real_tokens(), 6 + 7 + 8 + 9 + 10);
+}
+
 /// A run "until it is stopped" begins at once.  Its three longest texts come together in one of 40 epochs.
 TEST(LargestBatch, OfARunWithoutEndComesAtOnce) {
   const Bucket found = largest_batch(samples(10), {.size = 10, .batch_size = 3}, {1, 1}, int64_t{1} << 50);

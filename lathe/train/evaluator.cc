@@ -42,12 +42,13 @@ nlohmann::json metric_value(const std::string& name, double value) {
   return value;
 }
 
-/// Where the scores of each sample begin: those of its tokens, or of those that are scored.
-std::vector<int64_t> first_scores(const TokenizedDataset& data) {
+/// Where the scores of each sample begin: those of its rows, of its tokens, or of those that are scored.
+std::vector<int64_t> first_scores(const TokenizedDataset& data, bool per_token) {
+  if (!per_token) return data.first_rows;
   const std::vector<int32_t> scored = data.scored();
-  if (scored.empty()) return data.begins;
   std::vector<int64_t> begins{0};
-  for (const int32_t count : scored) begins.push_back(begins.back() + count);
+  for (int64_t i = 0; i < data.size(); ++i)
+    begins.push_back(begins.back() + (scored.empty() ? data.length(i) : scored[static_cast<size_t>(i)]));
   return begins;
 }
 
@@ -158,7 +159,7 @@ std::vector<BatchScores> Evaluator::scores(const TokenizedDataset& data, const W
       const Session::Counted found = session_.count(*batch, base, work.dtype, work.quantization);
       scores.loss = found.loss, scores.correct = found.correct;
     }
-    scores.rows = batch->rows;
+    scores.rows = batch->sample_count();
     scores.units = session_.rows_of_scores(*batch);
     tell(done);
     if (!log_.in_training() && done < batches && log_.asked_to_stop())
@@ -188,7 +189,7 @@ void Evaluator::warn_of_unpredicted(int64_t count, int64_t samples) const {
 Predictions Evaluator::predict(const TokenizedDataset& data, nn::Quantization quantization) {
   Predictions out;
   const Task& task = session_.model().task();
-  if (session_.model().per_token()) out.begins = first_scores(data);
+  out.begins = first_scores(data, session_.model().per_token());
   if (data.size() == 0) return out;
   if (&data != data_) check_dataset(data, task, "data");
   out.has_loss = task.is_labelled(data.tensors);

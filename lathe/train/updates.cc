@@ -78,7 +78,7 @@ double Updates::loss_weight(const PackedBatch& batch, int64_t first, int64_t cou
   const int64_t batch_size = args_.per_device_train_batch_size;
   int64_t samples = count * batch_size;
   if (session_.ranks() == 1) samples = std::min(samples, samples_ - first * batch_size);
-  return static_cast<double>(batch.rows) / static_cast<double>(samples);
+  return static_cast<double>(batch.sample_count()) / static_cast<double>(samples);
 }
 
 void Updates::collect(size_t keep) {

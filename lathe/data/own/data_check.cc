@@ -24,7 +24,7 @@ std::string_view trimmed(std::string_view text) {
 }
 
 /// A name for messages: quoted, of a long one the beginning.
-std::string quoted(const std::string& name) {
+std::string in_quotes(const std::string& name) {
   constexpr size_t kMost = 40;
   const auto part = slice_code_points(name, 0, kMost);
   return fmt::format("'{}{}'", part, part.size() < name.size() ? "…" : "");
@@ -33,7 +33,8 @@ std::string quoted(const std::string& name) {
 std::string listed(const std::vector<std::string>& names) {
   constexpr size_t kMost = 5;
   std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kMost); ++i) text += (i == 0 ? "" : ", ") + quoted(names[i]);
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i)
+    text += (i == 0 ? "" : ", ") + in_quotes(names[i]);
   return names.size() > kMost ? fmt::format("{} and {} more", text, names.size() - kMost) : text;
 }
 
@@ -85,7 +86,7 @@ void doubt_counts(const TextDataset& data, std::vector<std::string>& doubts) {
   }
   if (data.label_set.kind == LabelKind::kClasses && present.size() == 1)
     doubts.push_back(
-        fmt::format("every row has the label {}: there is nothing to tell apart", quoted(present[0])));
+        fmt::format("every row has the label {}: there is nothing to tell apart", in_quotes(present[0])));
   if (!single.empty()) doubts.push_back(fmt::format("labels of a single row: {}", listed(single)));
 }
 
@@ -174,8 +175,12 @@ LengthFacts length_facts(std::vector<int32_t> lengths) {
 
 int64_t cut_samples(const TokenizedDataset& data) {
   int64_t cut = 0;
-  for (int64_t i = 0; i < std::ssize(data.uncut); ++i)
-    cut += data.uncut[static_cast<size_t>(i)] > data.length(i);
+  for (int64_t i = 0; i < data.size() && !data.uncut.empty(); ++i) {
+    bool is_cut = false;
+    for (int64_t row = data.first_row(i); row < data.first_row(i + 1); ++row)
+      is_cut |= data.uncut[static_cast<size_t>(row)] > data.begins[row + 1] - data.begins[row];
+    cut += is_cut;
+  }
   return cut;
 }
 
