@@ -44,6 +44,17 @@ struct ClassifierHead {
   const char* output;      ///< name of the last layer
 };
 
+/// Where the dropout before the score of a choice comes from.
+enum class ChoiceDropout { kClassifier, kHidden, kSummary };
+
+/// What stands between the encoder and the score of a choice: "classifier", one output for each row.
+struct ChoiceHead {
+  const char* dense = nullptr;  ///< name of the dense layer over the first token
+  bool in_base = true;          ///< it is the base's pooler
+  const char* activation = "tanh";
+  ChoiceDropout dropout = ChoiceDropout::kHidden;
+};
+
 /// A head over the vocabulary, tied to the word embeddings.
 struct MaskedLmHead {
   const char *bias, *dense, *norm, *decoder;
@@ -69,6 +80,7 @@ struct Family {
   bool own_head_dropout = false;
   bool attention_output_dropout = true;  ///< hidden_dropout_prob holds for the attention's output too
   ClassifierHead classifier;
+  ChoiceHead choice = {};
   const MaskedLmHead* masked_lm = nullptr;  ///< null: Lathe has none for this family
   /// Keys that must have this value if they are in config.json.
   std::vector<std::pair<const char*, bool>> flags;

@@ -174,14 +174,15 @@ MakeTask saved_task(const ModelConfig& config) {
     return std::find(architectures.begin(), architectures.end(), architecture(config, kind)) !=
            architectures.end();
   };
-  for (MakeTask task : {question_answering, masked_lm, token_labels})
+  for (MakeTask task : {question_answering, masked_lm, token_labels, multiple_choice})
     if (has(task(0)->head().kind)) return task;
   if (has(HeadKind::kSequenceClassification)) return classification_task(config);
   fail(ErrorCode::kInvalidData,
-       "{}: \"architectures\" names no head that Lathe knows ({}, {}, {}, {}); fine-tune the model first",
+       "{}: \"architectures\" names no head that Lathe knows ({}, {}, {}, {}, {}); fine-tune the model first",
        config.file, architecture(config, HeadKind::kSequenceClassification),
        architecture(config, HeadKind::kTokenClassification),
-       architecture(config, HeadKind::kQuestionAnswering), architecture(config, HeadKind::kMaskedLM));
+       architecture(config, HeadKind::kQuestionAnswering), architecture(config, HeadKind::kMaskedLM),
+       architecture(config, HeadKind::kMultipleChoice));
 }
 
 int longest_text(const AutoModel& model) {

@@ -59,7 +59,7 @@ TEST(AutoModel, ASavedModelThatNamesNoArchitectureClassifies) {
     return saved_task(config);
   };
   EXPECT_EQ(task_of("BertForTokenClassification"), token_labels);
-  EXPECT_THROW(task_of("BertForMultipleChoice"), Error);
+  EXPECT_THROW(task_of("BertForNextSentencePrediction"), Error);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ const Family kBert{
     .base = "bert",
     .layers = ".encoder.layer.",
     .classifier = {"bert.pooler.dense", true, false, "tanh", "classifier"},
+    .choice = {.dense = "bert.pooler.dense", .dropout = ChoiceDropout::kClassifier},
     .masked_lm = &kMaskedLm,
 };
 

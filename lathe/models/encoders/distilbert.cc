@@ -42,6 +42,7 @@ const Family kDistilBert{
     .own_head_dropout = true,
     .attention_output_dropout = false,
     .classifier = {"pre_classifier", false, false, "relu", "classifier"},
+    .choice = {"pre_classifier", false, "relu", ChoiceDropout::kClassifier},
     .masked_lm = &kVocabularyHead,
     .flags = {{"sinusoidal_pos_embds", false}},
 };

@@ -15,6 +15,7 @@ const Family kElectra{
                  .intermediate_size = 1024},
     .keys = {.embedding_size = "embedding_size"},
     .classifier = {"classifier.dense", false, true, "gelu", "classifier.out_proj"},
+    .choice = {"sequence_summary.summary", false, "gelu", ChoiceDropout::kSummary},
 };
 
 }  // namespace lathe

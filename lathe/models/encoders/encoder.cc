@@ -1,6 +1,7 @@
 #include "lathe/models/encoders/encoder.h"
 
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "lathe/core/error.h"
@@ -154,6 +155,54 @@ class SequenceClassification : public Encoder {
   nn::Dropout first_dropout_, dropout_;
 };
 
+/// ELECTRA's summary of a text.  Errors: kUnsupported for one that Lathe does not compute.
+double summary_dropout(const ModelConfig& c) {
+  const auto needs = [&](const char* key, const nlohmann::json& wanted) {
+    const auto found = c.json->find(key);
+    if (found != c.json->end() && *found != wanted)
+      fail(ErrorCode::kUnsupported, "{}: {} is {}, expected {} for multiple choice", c.file, key,
+           found->dump(), wanted.dump());
+  };
+  needs("summary_type", "first");
+  needs("summary_use_proj", true);
+  needs("summary_activation", "gelu");
+  return value_or<double>(*c.json, "summary_last_dropout", 0.1, c.file);
+}
+
+/// A score for each row.
+class MultipleChoice : public Encoder {
+ public:
+  MultipleChoice(const ModelConfig& c, const TaskPtr& task)
+      : Encoder(c, task), names_(family_.choice), dropout_(*this, "dropout", dropout_of(c, names_)) {
+    const bool pooler_last = names_.in_base && family_.head_first;
+    const auto declare_dense = [&] { dense_.emplace(*this, names_.dense, c.hidden_size, c.hidden_size); };
+    declare_all([&] {
+      if (!pooler_last) declare_dense();
+      output_.emplace(*this, "classifier", c.hidden_size, task->head().labels);
+    });
+    if (pooler_last) declare_dense();
+  }
+  /// The first token's row, [B, C]; pooled where the pooler is the base's.
+  Value base_output() override {
+    const Value first = base_output_of({trace().inputs->row("cls_index")});
+    return names_.in_base ? pooled(first) : first;
+  }
+  HeadOutput head(Value base) override {
+    return cast((*output_)(dropout_.rows(names_.in_base ? base : pooled(base))), DType::f32);
+  }
+
+ private:
+  static double dropout_of(const ModelConfig& c, const ChoiceHead& names) {
+    if (names.dropout == ChoiceDropout::kSummary) return summary_dropout(c);
+    return names.dropout == ChoiceDropout::kHidden ? c.hidden_dropout_prob : c.classifier_dropout;
+  }
+  Value pooled(Value first) const { return activate(names_.activation, (*dense_)(first)); }
+
+  const ChoiceHead& names_;
+  std::optional<nn::Linear> dense_, output_;
+  nn::Dropout dropout_;
+};
+
 /// Scores of each token: transformers' classes for questions and for token labels.
 class TokenScores : public Encoder {
  public:
@@ -240,12 +289,13 @@ std::unique_ptr<TaskModel> make_model(const ModelConfig& config, const TaskPtr& 
   if (kind == HeadKind::kMaskedLM) return std::make_unique<MaskedLm>(config, task, *family.masked_lm);
   if (kind == HeadKind::kSequenceClassification)
     return std::make_unique<SequenceClassification>(config, task);
+  if (kind == HeadKind::kMultipleChoice) return std::make_unique<MultipleChoice>(config, task);
   return std::make_unique<TokenScores>(config, task);
 }
 
 std::string architecture(const ModelConfig& config, HeadKind head) {
   constexpr const char* kNames[] = {"SequenceClassification", "TokenClassification", "QuestionAnswering",
-                                    "MaskedLM"};
+                                    "MaskedLM", "MultipleChoice"};
   return fmt::format("{}For{}", family_of(config.model_type, config.file).class_prefix,
                      kNames[static_cast<size_t>(head)]);
 }

@@ -13,6 +13,7 @@ namespace lathe {
 ///   kSequenceClassification  outputs over the first token
 ///   kTokenClassification     outputs over each token
 ///   kQuestionAnswering       two outputs over each token
+///   kMultipleChoice          one output over the first token
 ///   kMaskedLM                its decoder tied to the word embeddings
 /// Errors: kUnsupported for a head that Lathe lacks for this family, and for a decoder that is not tied.
 /// Source: Devlin et al. 2018; the families' own in their files.

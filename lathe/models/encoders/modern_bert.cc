@@ -205,6 +205,7 @@ class ModernMaskedLm : public ModernEncoder {
 std::unique_ptr<TaskModel> make_modern_bert(const ModelConfig& config, const TaskPtr& task) {
   switch (task->head().kind) {
     case HeadKind::kSequenceClassification:
+    case HeadKind::kMultipleChoice:
       return std::make_unique<ModernClassification>(config, task);
     case HeadKind::kMaskedLM:
       return std::make_unique<ModernMaskedLm>(config, task);

@@ -19,6 +19,7 @@ const Family kRoberta{
     .positions_after_padding = true,
     .positions_last = true,
     .classifier = kClassifier,
+    .choice = {.dense = "roberta.pooler.dense"},
     .masked_lm = &kLmHead,
 };
 
@@ -33,6 +34,7 @@ const Family kCamembert{
     .positions_last = true,
     .head_first = true,
     .classifier = kClassifier,
+    .choice = {.dense = "roberta.pooler.dense"},
     .masked_lm = &kLmHead,
 };
 
@@ -47,6 +49,7 @@ const Family kXlmRoberta{
     .positions_last = true,
     .head_first = true,
     .classifier = kClassifier,
+    .choice = {.dense = "roberta.pooler.dense"},
     .masked_lm = &kLmHead,
 };
 
