@@ -1,4 +1,4 @@
-// The program: lathe COMMAND …; called run_glue, run_qa, run_ner or run_mlm, it is that command.
+// The program: lathe COMMAND …; called run_glue, run_qa, run_ner, run_mlm or run_swag, it is that command.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>

@@ -165,7 +165,7 @@ std::string arguments_page(const std::vector<HelpSection>& sections) {
       "Made by `lathe arguments` from the list that the program reads; a test fails where this page is "
       "older.  "
       "Names, defaults and meanings are those of transformers' `TrainingArguments`, `run_glue.py`, "
-      "`run_qa.py`, `run_ner.py` and `run_mlm.py`, "
+      "`run_qa.py`, `run_ner.py`, `run_mlm.py` and `run_swag.py`, "
       "after them Lathe's own.  *works*: as there.  *no effect here*: accepted with a line that says why "
       "nothing changes.  *refused*: another value than the default ends the program with a line that says "
       "why.\n\n";
@@ -205,6 +205,7 @@ nlohmann::ordered_json arguments_json() {
   out["qa"] = table_json(help_section<QaArguments>(""));
   out["ner"] = table_json(help_section<NerArguments>(""));
   out["mlm"] = table_json(help_section<MlmArguments>(""));
+  out["swag"] = table_json(help_section<SwagArguments>(""));
   auto& old = out["old_names"] = nlohmann::ordered_json::array();
   for (const auto& name : old_names()) {
     old.push_back({{"name", name.name},

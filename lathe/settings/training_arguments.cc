@@ -205,7 +205,8 @@ void check_files(const A& args, const TrainingArguments& training, std::string_v
   need(training.do_eval, args.validation_file,
        training.eval_strategy == "no" ? "do_eval" : "eval_strategy " + training.eval_strategy,
        "validation_file");
-  need(training.do_predict, args.test_file, "do_predict", "test_file");
+  if constexpr (requires { args.test_file; })
+    need(training.do_predict, args.test_file, "do_predict", "test_file");
 }
 
 /// The old names count where the new ones are not given, and then say the same.
@@ -339,6 +340,20 @@ std::vector<std::string> validate(NerArguments& args, const TrainingArguments& t
                                    {"validation_file", &args.validation_file},
                                    {"test_file", &args.test_file}})
     note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  check_adapter(args, training, notices);
+  note_nothing_to_do(training, notices);
+  return notices;
+}
+
+std::vector<std::string> validate(SwagArguments& args, const TrainingArguments& training) {
+  std::vector<std::string> notices = check_fields(bind(args));
+  if (!args.dataset_name && (args.train_file || args.validation_file))  // else the data are SWAG
+    check_files(args, training, "--dataset_name");
+  for (const auto& [flag, file] :
+       {std::pair{"train_file", &args.train_file}, {"validation_file", &args.validation_file}})
+    note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  if (training.do_predict)
+    notices.emplace_back("--do_predict changes nothing here: lathe predict chooses endings");
   check_adapter(args, training, notices);
   note_nothing_to_do(training, notices);
   return notices;

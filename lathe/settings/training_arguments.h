@@ -183,6 +183,24 @@ struct NerArguments : AdapterArguments {
   std::optional<int64_t> stride;  ///< none: longer sentences are cut
 };
 
+/// Model and data arguments of run_swag.py.
+struct SwagArguments : AdapterArguments {
+  std::string model_name_or_path;
+  std::optional<std::string> config_name, config_overrides, tokenizer_name, cache_dir, token;
+  bool use_fast_tokenizer = true;
+  std::string model_revision = "main";
+  bool trust_remote_code = false, ignore_mismatched_sizes = false;
+
+  std::optional<std::string> dataset_name, dataset_config_name;
+  std::optional<std::string> train_file, validation_file;
+  std::optional<std::string> context_column_name, question_column_name, endings_column_name;
+  std::optional<std::string> label_column_name;
+  bool overwrite_cache = false, pad_to_max_length = false;
+  std::optional<int64_t> preprocessing_num_workers;
+  std::optional<int64_t> max_seq_length;  ///< none: what the tokenizer takes, 1,024 at most
+  std::optional<int64_t> max_train_samples, max_eval_samples;
+};
+
 /// Model and data arguments of run_mlm.py.
 struct MlmArguments : AdapterArguments {
   std::optional<std::string> model_name_or_path;  ///< none: from scratch
@@ -222,6 +240,7 @@ std::vector<std::string> validate_for_trainer(TrainingArguments& args);
 std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(NerArguments& args, const TrainingArguments& training);
+std::vector<std::string> validate(SwagArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(MlmArguments& args, const TrainingArguments& training);
 
 /// In the backward pass one layer out of this many recomputes its activations; 0: all are kept.

@@ -36,7 +36,7 @@ class Commands(CommandsCase):
             self.assertLessEqual(len(line), 100)
         without = cl.run([cl.program()])
         self.assertEqual((without.returncode, without.stdout), (2, overview))
-        for name in ("glue", "qa", "ner", "mlm"):
+        for name in ("glue", "qa", "ner", "mlm", "swag"):
             first, everything = self.lathe(name, "--help").stdout, self.lathe(name, "--help", "all").stdout
             self.assertIn("for example:\n  lathe " + name, first)
             self.assertLess(len(first.splitlines()), 100)   # a third of everything
@@ -47,7 +47,7 @@ class Commands(CommandsCase):
         self.assertEqual(self.lathe("doctor", "--help").stdout, self.lathe("doctor", "--help", "all").stdout)
 
     def test_called_by_the_names_of_the_scripts(self):
-        for name in ("run_glue", "run_qa", "run_ner", "run_mlm"):
+        for name in ("run_glue", "run_qa", "run_ner", "run_mlm", "run_swag"):
             (self.root / name).symlink_to(cl.program())
             result = self.works([str(self.root / name), "--help"])
             self.assertIn("--model_name_or_path", result.stdout)

@@ -38,6 +38,7 @@ class Blocks(unittest.TestCase):
         "predict": (("own_data", "quick_start", "train"), ("index\tprediction",)),
         "ner": ((), ("tags: B-LOC 3", "next: lathe predict names", '"entities": [')),
         "mlm": ((), ("6 training samples", "next: lathe predict words", '"fills": [', "a new model, bert with 2 layers of 64")),
+        "swag": ((), ("6 training rows, 3 endings each", "next: lathe predict chooser", '"probabilities": [')),
         "resume": ((), ("going on from long/checkpoint-2",)),
         "report": ((), ("report: seen/report.html",)),
         "memory": ((), ("train_loss",)),
@@ -136,7 +137,7 @@ class Names(unittest.TestCase):
 
     def test_flags_variables_and_targets(self):
         said = self.source + cl.run([cl.program(), "completion", "bash"]).stdout + "".join(
-            cl.run([cl.program(), command, "--help", "all"]).stdout for command in ("glue", "qa", "ner", "mlm"))
+            cl.run([cl.program(), command, "--help", "all"]).stdout for command in ("glue", "qa", "ner", "mlm", "swag"))
         makefile = (cl.ROOT / "Makefile").read_text(encoding="utf-8")
         flag = r"(?<![\w-])--[a-z][\w-]*"
         for pattern, known in ((flag, self.FOREIGN | set(re.findall(flag, said))),

@@ -202,8 +202,8 @@ Command completion_command() {
            "  lathe completion bash >~/.local/share/bash-completion/completions/lathe\n"
            "  lathe completion zsh >DIR/_lathe        (DIR: a folder of $fpath)\n"
            "  lathe completion fish >~/.config/fish/completions/lathe.fish\n"
-           "bash and fish look for the command's name: for run_glue, run_qa, run_ner and run_mlm put links "
-           "beside "
+           "bash and fish look for the command's name: for run_glue, run_qa, run_ner, run_mlm and run_swag "
+           "put links beside "
            "these files, "
            "run_glue to "
            "lathe and run_glue.fish to lathe.fish.",

@@ -216,6 +216,34 @@ void say_sentences(ScriptRun& run, const WordTable& train, const TagIds& ids, co
   }
 }
 
+void say_choices(ScriptRun& run, const ChoiceTable& train, const TokenizedDataset& samples) {
+  if (!run.speaks() || train.size() == 0) return;
+  const size_t room = room_of_line();
+  const auto [fewest, most] = std::ranges::minmax(
+      train.endings, {}, [](const std::vector<std::string>& endings) { return endings.size(); });
+  std::vector<int64_t> counts(most.size());
+  for (const int32_t label : train.labels) ++counts[static_cast<size_t>(label)];
+  std::vector<std::string> numbers;
+  for (size_t i = 0; i < counts.size(); ++i) numbers.push_back(std::to_string(i));
+  const std::string rows = fmt::format(
+      "{} training row{}, {} endings each; right are ", train.size(), train.size() == 1 ? "" : "s",
+      fewest.size() == most.size() ? std::to_string(most.size())
+                                   : fmt::format("{} to {}", fewest.size(), most.size()));
+  run.say(LogLevel::kInfo, rows + counted_labels(numbers, counts, room - std::min(room - 20, rows.size())));
+  const int64_t cut = cut_samples(samples);
+  run.say(LogLevel::kInfo,
+          lengths_line(samples.uncut) +
+              (cut == 0 ? std::string("; none cut")
+                        : fmt::format("; {} rows cut at {} (--max_seq_length)", cut, samples.longest())));
+  for (const size_t row : three_of(train.size(), [&](size_t i) { return std::to_string(train.labels[i]); })) {
+    const auto label = static_cast<size_t>(train.labels[row]);
+    const std::string head = fmt::format("row {} is {}: ", row + 1, label);
+    const std::string tail = " -> " + shortened(train.second_text(row, label), (room - head.size()) / 2);
+    run.say(LogLevel::kInfo,
+            head + shortened(train.contexts[row], room - head.size() - unicode::length(tail)) + tail);
+  }
+}
+
 void say_samples(ScriptRun& run, const TokenizedDataset& train, const Tokenizer& tokenizer) {
   if (!run.speaks()) return;
   const auto count = static_cast<size_t>(train.size());

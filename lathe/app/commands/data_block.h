@@ -1,6 +1,7 @@
 #pragma once
 #include "lathe/app/commands/script_run.h"
 #include "lathe/app/commands/script_texts.h"
+#include "lathe/data/own/choice_table.h"
 #include "lathe/data/squad.h"
 #include "lathe/data/words/word_labels.h"
 
@@ -18,6 +19,9 @@ void say_questions(ScriptRun& run, const SquadDataset& train, const QaFeatures& 
 /// The same for words with tags.  ids: of the tags, among `labels`.  samples: the tokens of `train`.
 void say_sentences(ScriptRun& run, const WordTable& train, const TagIds& ids, const TagLabels& labels,
                    const TokenizedDataset& samples);
+
+/// The same for contexts with endings.  samples: the tokens of `train`.
+void say_choices(ScriptRun& run, const ChoiceTable& train, const TokenizedDataset& samples);
 
 /// The same for samples of texts without labels.
 void say_samples(ScriptRun& run, const TokenizedDataset& train, const Tokenizer& tokenizer);

@@ -53,6 +53,7 @@ Intent intent_of(const std::vector<std::string>& command) {
     if (command[0] == "qa") return intent(parse_command_line<QaArguments>(flags));
     if (command[0] == "ner") return intent(parse_command_line<NerArguments>(flags));
     if (command[0] == "mlm") return intent(parse_command_line<MlmArguments>(flags));
+    if (command[0] == "swag") return intent(parse_command_line<SwagArguments>(flags));
     return intent(parse_command_line<GlueArguments>(flags));
   } catch (const Error&) {
     return {};
@@ -387,9 +388,9 @@ Command launch_command() {
            "--hostfile FILE [--master_port P] COMMAND [flags]",
        .details =
            "Trains with several processes: N on this machine, one per GPU or sharing its cores; through ssh "
-           "on several hosts; or on the hosts of a file.  COMMAND is glue, classify, qa, ner or mlm.",
+           "on several hosts; or on the hosts of a file.  COMMAND is glue, classify, qa, ner, mlm or swag.",
        .words = Words::kCommand,
-       .choices = {"glue", "classify", "qa", "ner", "mlm"}},
+       .choices = {"glue", "classify", "qa", "ner", "mlm", "swag"}},
       {{"nproc_per_node",
         &L::ranks,
         "Processes of this machine; with --hosts of each host that gives no number, 1 if not given.",

@@ -68,8 +68,8 @@ std::string man_page(const std::vector<Command>& commands) {
       ".TH LATHE 1 \"\" \"lathe {}\" \"User Commands\"\n.SH NAME\nlathe \\- native fine\\-tuning of "
       "transformers\n"
       ".SH SYNOPSIS\n.B lathe\n.I COMMAND\n[words and flags]\n.SH DESCRIPTION\n"
-      "Fine\\-tunes a Hugging Face BERT with the flags of run_glue.py, run_qa.py, run_ner.py and "
-      "run_mlm.py.\n.SH "
+      "Fine\\-tunes a Hugging Face BERT with the flags of run_glue.py, run_qa.py, run_ner.py, "
+      "run_mlm.py and run_swag.py.\n.SH "
       "COMMANDS\n",
       kVersion);
   for (const Command& command : commands)

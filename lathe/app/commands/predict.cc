@@ -40,6 +40,17 @@ TextDataset read_words(const std::vector<std::string>& words, const TrainedOn& t
   return data;
 }
 
+/// Of a model of multiple choice: a context and its endings.
+void check_choice(const std::vector<std::string>& words, const std::string& folder) {
+  for (size_t i = 1; i < words.size(); ++i) check_utf8(words[i], fmt::format("text {}", i));
+  if (words.size() < 4)
+    fail(
+        ErrorCode::kUsage,
+        "{}: it chooses one of several endings; found {}, expected a context and two or more endings, each a "
+        "text of its own, or --file with a table",
+        folder, words.size() == 2 ? "one text" : "two texts");
+}
+
 /// Names with probabilities: "A 0.9000, B 0.1000".
 std::string with_values(const AutoModel& model, const std::vector<size_t>& chosen,
                         const std::vector<double>& p) {
@@ -184,6 +195,9 @@ MakeTask task_for(const PredictSettings& settings, const ModelConfig& config, co
   if (task == token_labels && settings.top_k > 0)
     fail(ErrorCode::kUsage, "--top_k: found {}, but {} labels the words of a text, each with one label",
          settings.top_k, folder);
+  if (task == multiple_choice && settings.top_k > 0)
+    fail(ErrorCode::kUsage, "--top_k: found {}, but {} gives the probability of each ending", settings.top_k,
+         folder);
   if (task == regression && settings.top_k > 0)
     fail(ErrorCode::kUsage, "--top_k: found {}, but {} gives values and has no labels to rank",
          settings.top_k, folder);
@@ -196,22 +210,26 @@ int predict(PredictSettings& settings, const Call& call) {
   const std::string folder = named_model(call.words[0]);
   const ModelFolders folders = folders_of(fs, folder, [](const auto& base) { return named_model(base); });
   const MakeTask task = task_for(settings, read_config(fs, folders), folder);
-  const bool answers = task == question_answering, entities = task == token_labels, fills = task == masked_lm;
+  const bool answers = task == question_answering, entities = task == token_labels, fills = task == masked_lm,
+             chooses = task == multiple_choice;
   if (!entities && call.given.contains("aggregation_strategy"))
     fail(ErrorCode::kUsage,
          "--aggregation_strategy: found {}, but {} is no model of lathe ner and finds no entities",
          settings.aggregation_strategy, folder);
   if (!call.given.contains("max_seq_length")) {
     if (answers) settings.max_seq_length = QaFeatureOptions{}.max_seq_length;
-    if (entities || fills) settings.max_seq_length = std::numeric_limits<int>::max();  // what the model takes
+    if (entities || fills || chooses)
+      settings.max_seq_length = std::numeric_limits<int>::max();  // what the model takes
   }
   const TrainedOn trained = trained_on(fs, folder);
   const bool texts = !settings.file && !settings.question;
-  const TextDataset words = texts ? read_words(call.words, trained, folder) : TextDataset{};
+  if (texts && chooses) check_choice(call.words, folder);
+  const TextDataset words = texts && !chooses ? read_words(call.words, trained, folder) : TextDataset{};
   Predictor predictor(settings, folders, task);
   const auto rows = answers    ? answer_predictor(predictor, settings, trained)
                     : entities ? entity_predictor(predictor, settings, trained)
                     : fills    ? mask_predictor(predictor, settings, trained)
+                    : chooses  ? choice_predictor(predictor, settings, trained)
                                : class_predictor(predictor, settings, trained);
   const auto show = [&](const TextDataset& data, std::span<const uint32_t> numbers) {
     return entities ? shown_entities(predictor, settings, data, numbers)
@@ -221,9 +239,13 @@ int predict(PredictSettings& settings, const Call& call) {
   if (settings.file) {
     predict_file(predictor, settings, *rows, [&](const Table& lines) {
       TextDataset data{.origin = lines.origin, .first = lines.columns[0].values};
+      if (chooses) refuse_choice_lines(lines.origin);
       if (lines.columns.size() > 1) data.second = lines.columns[1].values;
       return show(data, lines.lines);
     });
+  } else if (chooses) {
+    fmt::print(
+        "{}", text_for_stdout(shown_choice(predictor, settings, {call.words.begin() + 1, call.words.end()})));
   } else {
     std::vector<uint32_t> numbers(words.size() > 1 ? words.size() : 0);
     std::iota(numbers.begin(), numbers.end(), 1);
@@ -239,7 +261,7 @@ Command predict_command() {
   constexpr double kMost = std::numeric_limits<int>::max();
   return make_command<P>(
       {.name = "predict",
-       .summary = "classify texts, find entities, fill masks or answer questions with a trained model",
+       .summary = "classify texts, find entities, fill masks, choose endings, answer questions",
        .synopsis = "MODEL_DIR TEXT… [flags]\nMODEL_DIR --file TABLE [--output TABLE] [flags]\n"
                    "MODEL_DIR --question TEXT --context TEXT [flags]",
        .details =
@@ -262,6 +284,10 @@ Command predict_command() {
            "the mask of a text ([MASK], <mask>): token, score and the text with it, before them the number "
            "of "
            "the text if there are several, and \"mask N\" if it has several. A table gets a column fills.\n"
+           "Of a model of lathe swag the first text is the context, the others are its endings: it prints a "
+           "line for each, the likeliest first: number from 0, probability, ending. A table gets columns "
+           "label "
+           "(the number), score (its probability) and probabilities, a JSON list.\n"
            "--int8 and --fp8 say on stderr how often they agree with what comes without them.",
        .words = Words::kAny},
       {{"file",

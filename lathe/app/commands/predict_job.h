@@ -120,6 +120,17 @@ std::unique_ptr<RowPredictor> entity_predictor(Predictor& predictor, const Predi
 std::unique_ptr<RowPredictor> mask_predictor(Predictor& predictor, const PredictSettings& settings,
                                              const TrainedOn& trained);
 
+/// Which ending of a row is right.
+std::unique_ptr<RowPredictor> choice_predictor(Predictor& predictor, const PredictSettings& settings,
+                                               const TrainedOn& trained);
+
+/// Of a context and two or more endings: a line for each ending, the likeliest first, with its number and
+/// probability; or one of JSON.
+std::string shown_choice(Predictor& predictor, const PredictSettings& settings,
+                         const std::vector<std::string>& texts);
+/// Errors: kUsage, saying that a table is needed.
+[[noreturn]] void refuse_choice_lines(const std::string& origin);
+
 /// As shown_entities: a line for each token that may stand in place of a mask.  Errors: kInvalidData for a
 /// text without a mask.
 std::string shown_fills(Predictor& predictor, const PredictSettings& settings, const TextDataset& texts,

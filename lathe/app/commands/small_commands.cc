@@ -186,7 +186,7 @@ Command arguments_command() {
   return make_command<A>({.name = "arguments",
                           .summary = "the table of all flags, as Markdown or JSON; the manual page",
                           .details = "Prints the table of all flags as Markdown."},
-                         {{"json", &A::json, "The flags of lathe glue, qa, ner and mlm as JSON."},
+                         {{"json", &A::json, "The flags of lathe glue, qa, ner, mlm and swag as JSON."},
                           {"man", &A::man, "Lathe's manual page."}},
                          arguments);
 }
