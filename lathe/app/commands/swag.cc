@@ -46,7 +46,7 @@ class Swag {
         run_(terminal, line.training, std::move(facts), std::move(group)) {}
 
   int run() {
-    const std::string resume_from = run_.prepare_output(inputs());
+    const std::string resume_from = run_.prepare_output(run_inputs(swag_));
     Backend& backend = run_.open_device();
     const HubSettings hub = run_.hub(swag_.token);
     const ModelFolders folders = fetch_folders(swag_, hub);
@@ -78,15 +78,6 @@ class Swag {
   }
 
  private:
-  std::vector<RunInput> inputs() const {
-    using Kind = RunInput::Kind;
-    return {{Kind::kModelFolder, "--model_name_or_path", swag_.model_name_or_path},
-            {Kind::kModelFolder, "--config_name", swag_.config_name.value_or("")},
-            {Kind::kModelFolder, "--tokenizer_name", swag_.tokenizer_name.value_or("")},
-            {Kind::kDataFile, "--train_file", swag_.train_file.value_or("")},
-            {Kind::kDataFile, "--validation_file", swag_.validation_file.value_or("")}};
-  }
-
   /// The context, the question if there is one, the endings; as lathe predict finds them again.
   std::vector<std::string> text_columns() const {
     std::vector<std::string> columns{train_.table.context_column};
