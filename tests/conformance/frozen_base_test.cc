@@ -23,20 +23,30 @@ struct Setting {
 
 constexpr int64_t kLabels = 3;
 
-/// Rows of 1 to 24 tokens of the tiny model's vocabulary.
+/// Rows of 1 to 24 tokens of the tiny model's vocabulary, one each or, to choose from, two to four.
 TokenizedDataset make_data(MakeTask task, int64_t samples, uint32_t seed) {
   TokenizedDataset data;
   const auto draw = [&](int64_t i, int64_t j, uint32_t below) {
     return static_cast<int32_t>(
         philox({static_cast<uint32_t>(i), static_cast<uint32_t>(j), 0, 0}, seed, 0)[0] % below);
   };
-  for (int64_t i = 0; i < samples; ++i) {
+  const auto add_row = [&](int64_t i) {
     const int32_t length = 1 + draw(i, 1000, 24);
     for (int32_t t = 0; t < length; ++t) {
       data.input_ids.push_back(draw(i, t, 115));
       data.type_ids.push_back(static_cast<uint8_t>(t > length / 2));
     }
     data.begins.push_back(static_cast<int64_t>(data.input_ids.size()));
+    return length;
+  };
+  for (int64_t i = 0; i < samples; ++i) {
+    const int32_t length = add_row(i);
+    if (task == multiple_choice) {
+      const int32_t rows = 2 + draw(i, 3000, 3);
+      for (int32_t row = 1; row < rows; ++row) add_row(i + row * samples);
+      data.end_sample();
+      data.tensors.ints("labels").push_back(draw(i, 2000, static_cast<uint32_t>(rows)));
+    }
     if (task == single_label) data.tensors.ints("labels").push_back(draw(i, 2000, kLabels));
     if (task == question_answering) {
       data.tensors.ints("start_positions").push_back(draw(i, 2000, static_cast<uint32_t>(length)));
@@ -74,7 +84,8 @@ class FrozenBase : public testing::TestWithParam<Setting> {
 
   AutoModel make_model() const {
     std::vector<std::string> labels{"x", "y", "z"};
-    labels.resize(GetParam().task == regression ? 1 : kLabels);
+    const MakeTask task = GetParam().task;
+    labels.resize(task == regression ? 1 : task == multiple_choice ? 0 : kLabels);
     return from_config(parse_model_config(config_, "config.json"), {GetParam().task, labels}, std::nullopt);
   }
 
@@ -137,6 +148,8 @@ INSTANTIATE_TEST_SUITE_P(Heads, FrozenBase,
                                          Setting{"bf16", single_label, true, 0.3, 2},
                                          Setting{"regression", regression, false, 0.1},
                                          Setting{"multi_label", multi_label, false, 0.1},
+                                         Setting{"choices", multiple_choice, false, 0.3},
+                                         Setting{"choices_bf16", multiple_choice, true, 0.3, 2},
                                          Setting{"question_answering", question_answering},
                                          Setting{"question_answering_bf16", question_answering, true, 0, 2}),
                          [](const auto& i) { return i.param.name; });
@@ -159,9 +172,15 @@ TEST_P(FrozenBaseCache, RunsTheBaseOncePerSampleUntilAFrozenParameterChanges) {
   EXPECT_EQ(session.programs().size(), 1u);
   const auto again = rows({30, 4});  // would be a program of another shape
   EXPECT_EQ(session.programs().size(), 1u);
-  const size_t row = session.base_row_bytes();
-  EXPECT_TRUE(std::equal(again.begin(), again.begin() + row, first.begin() + 2 * row));
-  EXPECT_TRUE(std::equal(again.begin() + row, again.end(), first.begin()));
+  // a row for each of a sample's
+  const auto bytes_of = [&](int64_t sample) {
+    return static_cast<int64_t>(session.base_row_bytes()) * train_.rows_of(sample);
+  };
+  ASSERT_EQ(std::ssize(first), bytes_of(4) + bytes_of(7) + bytes_of(30));
+  ASSERT_EQ(std::ssize(again), bytes_of(30) + bytes_of(4));
+  EXPECT_TRUE(std::equal(again.begin(), again.begin() + bytes_of(30), first.end() - bytes_of(30)));
+  EXPECT_TRUE(std::equal(again.begin() + bytes_of(30), again.end(), first.begin()));
+  EXPECT_EQ(BaseCache::bytes(session, train_), session.base_row_bytes() * static_cast<size_t>(train_.rows()));
 
   const int bias = model.model->find("bert.pooler.dense.bias");
   std::vector<float> values = session.parameters().read(bias);
@@ -215,7 +234,9 @@ TEST_P(FrozenQaCache, ADataSetTooLargeForItIsSaid) {
 INSTANTIATE_TEST_SUITE_P(Once, FrozenQaCache,
                          testing::Values(Setting{"question_answering", question_answering}),
                          [](const auto& i) { return i.param.name; });
-INSTANTIATE_TEST_SUITE_P(Once, FrozenBaseCache, testing::Values(Setting{"classification", single_label}),
+INSTANTIATE_TEST_SUITE_P(Heads, FrozenBaseCache,
+                         testing::Values(Setting{"classification", single_label},
+                                         Setting{"choices", multiple_choice}),
                          [](const auto& i) { return i.param.name; });
 
 }  // namespace

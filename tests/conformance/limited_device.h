@@ -39,13 +39,14 @@ class Limited : public ForwardingBackend {
 };
 
 /// Three layers of 32 columns, a vocabulary of 40, rows of 32 tokens; no dropout.
-inline AutoModel model(const std::string& type = "bert", int64_t types = 2) {
+inline AutoModel model(const std::string& type = "bert", int64_t types = 2,
+                       const HeadOptions& head = {single_label, {"a", "b"}}) {
   ModelConfig c;
   c.model_type = type, c.type_vocab_size = types;
   c.vocab_size = 40, c.hidden_size = 32, c.num_hidden_layers = 3, c.num_attention_heads = 4;
   c.intermediate_size = 128, c.max_position_embeddings = 32;
   c.hidden_dropout_prob = c.attention_probs_dropout_prob = c.classifier_dropout = 0;
-  return from_config(c, {single_label, {"a", "b"}}, std::nullopt);
+  return from_config(c, head, std::nullopt);
 }
 
 /// Names three other ranks that do not exist: every call to them fails.

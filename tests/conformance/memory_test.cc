@@ -29,7 +29,10 @@ TokenizedDataset data(int samples) {
   return d;
 }
 
-Work step_of(int64_t rows) { return {ProgramKind::kStep, {32 * rows, rows}}; }
+/// each: rows of a sample, if it has several.
+Work step_of(int64_t samples, int64_t each = 1) {
+  return {ProgramKind::kStep, {32 * each * samples, each * samples, 0, each > 1 ? samples : 0}};
+}
 
 std::string error_of(Session& session, const Work& work) {
   try {
@@ -194,22 +197,25 @@ TEST(Memory, ARowLongerThanWasSaidIsAnErrorUntilMoreIsSaid) {
 }
 
 TEST(Memory, WhatIsSaidToFitDoesAndOneRowMoreDoesNot) {
-  for (const bool recomputes : {false, true}) {
+  for (const int which : {0, 1, 2}) {
+    const bool recomputes = which == 1;
+    const int64_t each = which == 2 ? 4 : 1, most = 4096 / each;
     Limited device;
-    AutoModel m = model();
+    AutoModel m = each > 1 ? model("bert", 2, {multiple_choice, {}}) : model();
     Session::Options options;
     options.program.recompute_every = recomputes;
     Session session(device, *m.model, options);
     initialize(session.parameters(), m, 1);
-    const Work some = step_of(20);
+    const Work some = step_of(20 / each, each);
     device.free = session.programs().memory_need({&some, 1}).total();
-    const std::string error = error_of(session, step_of(4096));
-    EXPECT_NE(error.find("training on a batch of 4096 (131072 tokens) needs "), std::string::npos) << error;
+    const std::string error = error_of(session, step_of(most, each));
+    EXPECT_EQ(number_in(error, "training on a batch of "), most) << error;
+    EXPECT_EQ(number_in(error, "a batch of [0-9]+ .(?=[0-9]+ tokens. needs)"), 131072) << error;
     const int64_t fits = number_in(error, "free; a batch of ");
-    EXPECT_GE(fits, 20) << error;
-    const Work more = step_of(fits + 1);
+    EXPECT_GE(fits, 20 / each) << error;
+    const Work more = step_of(fits + 1, each);
     EXPECT_GT(session.programs().memory_need({&more, 1}).total(), *device.free);
-    EXPECT_EQ(error_of(session, step_of(fits)), "");
+    EXPECT_EQ(error_of(session, step_of(fits, each)), "");
     if (!recomputes) {
       EXPECT_GT(number_in(error, "--gradient_checkpointing one of "), fits) << error;
     }
