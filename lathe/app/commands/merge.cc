@@ -62,6 +62,7 @@ TokenizedDataset sample(const AutoModel& model, ThreadPool& pool) {
   TokenizedDataset data =
       tokenize_dataset(texts, *model.tokenizer, std::min(kLongest, longest_text(model)), pool);
   if (model.model->per_scored()) data.tensors.ints("scored", Extent::kScored) = data.input_ids;
+  if (model.model->task().compares_rows()) data.end_sample();  // which compares them all
   return data;
 }
 
@@ -101,7 +102,7 @@ int merge(MergeSettings& settings, const Call& call) {
   check_writable(fs, settings.output_dir);
   write_model(fs, settings.output_dir, merged, of_merged.session().parameters(), true).check();
   fmt::print("{}: {} and {} in one, f32\nlargest change of a logit on {} sample texts: {:.2g}\n",
-             settings.output_dir, folders.weights, folder, texts.size(), change);
+             settings.output_dir, folders.weights, folder, texts.rows(), change);
   return 0;
 }
 
