@@ -15,21 +15,24 @@ namespace {
 
 constexpr const char* kFirstEnding = "ending0";
 
+/// The flag that names a column, of `lathe swag`; `lathe predict`, which reads no labels, has another.
+const char* flag_for(const ChoiceColumns& columns, const char* flag) {
+  return columns.reads_labels ? flag : "--column CONTEXT,ENDINGS or CONTEXT,QUESTION,ENDINGS";
+}
+
 /// Null if there is none and none is needed.
 const Column* find_column(const Table& table, const std::optional<std::string>& asked, const char* usual,
-                          const char* flag, bool needed) {
+                          const std::string& flag, bool needed) {
   const Column* column = table.find(asked.value_or(usual));
-  if (column == nullptr && asked)
-    fail(ErrorCode::kNotFound, "{}: no column '{}', which {} names; there are {}", table.origin, *asked, flag,
-         table.names_text());
-  if (column == nullptr && needed)
-    fail(ErrorCode::kNotFound, "{}: no column '{}': found {}; {} names another one", table.origin, usual,
-         table.names_text(), flag);
+  if (column == nullptr && (asked || needed))
+    fail(ErrorCode::kNotFound, "{}: no column '{}': found {}; {} names {}", table.origin,
+         asked.value_or(usual), table.names_text(), flag, asked ? "the column" : "another one");
   return column;
 }
 
 /// ending0, ending1 … as far as they go, or one column of lists.
-std::vector<const Column*> endings_columns(const Table& table, const std::optional<std::string>& asked) {
+std::vector<const Column*> endings_columns(const Table& table, const ChoiceColumns& wanted) {
+  const std::optional<std::string>& asked = wanted.endings;
   std::vector<const Column*> columns;
   if (!asked || *asked == kFirstEnding)
     while (const Column* column = table.find(fmt::format("ending{}", columns.size())))
@@ -40,7 +43,9 @@ std::vector<const Column*> endings_columns(const Table& table, const std::option
          "{}: found the column 'ending0' and no 'ending1', expected two endings or more", table.origin);
   for (const char* name : {"endings", "choices"})
     if (const Column* column = table.find(name); column != nullptr && !asked) return {column};
-  return {find_column(table, asked, kFirstEnding, "--endings_column_name (a column of lists)", true)};
+  return {find_column(table, asked, kFirstEnding,
+                      fmt::format("{} (a column of lists)", flag_for(wanted, "--endings_column_name")),
+                      true)};
 }
 
 /// The texts of a cell that is a list in JSON.
@@ -56,6 +61,8 @@ std::vector<std::string> list_of(const Table& table, const Column& column, size_
   return list_elements(cell);
 }
 
+bool is_blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
+
 std::vector<std::string> endings_of(const Table& table, const std::vector<const Column*>& columns,
                                     size_t row) {
   std::vector<std::string> endings;
@@ -65,9 +72,6 @@ std::vector<std::string> endings_of(const Table& table, const std::vector<const 
     for (const Column* column : columns) endings.push_back(column->values[row]);
     while (!endings.empty() && endings.back().empty()) endings.pop_back();
   }
-  const auto is_blank = [](const std::string& text) {
-    return text.find_first_not_of(" \t\r\n") == std::string::npos;
-  };
   if (const auto blank = std::ranges::find_if(endings, is_blank); blank != endings.end())
     fail(ErrorCode::kInvalidData,
          "{}: ending {} is empty (column '{}'), expected a text: mend or drop the row", table.place(row),
@@ -131,9 +135,11 @@ std::string ChoiceTable::second_text(size_t sample, size_t ending) const {
 }
 
 ChoiceTable choices_of_table(const Table& table, const ChoiceColumns& columns) {
-  const Column* context = find_column(table, columns.context, "sent1", "--context_column_name", true);
-  const Column* question = find_column(table, columns.question, "sent2", "--question_column_name", false);
-  const std::vector<const Column*> endings = endings_columns(table, columns.endings);
+  const Column* context =
+      find_column(table, columns.context, "sent1", flag_for(columns, "--context_column_name"), true);
+  const Column* question =
+      find_column(table, columns.question, "sent2", flag_for(columns, "--question_column_name"), false);
+  const std::vector<const Column*> endings = endings_columns(table, columns);
   const Column* label = columns.reads_labels ? find_column(table, columns.label, "label",
                                                            "--label_column_name", columns.labels_needed)
                                              : nullptr;
@@ -151,12 +157,23 @@ ChoiceTable choices_of_table(const Table& table, const ChoiceColumns& columns) {
   for (size_t row = 0; row < table.rows(); ++row) {
     out.contexts.push_back(text_of(table, *context, row));
     if (question != nullptr) out.questions.push_back(text_of(table, *question, row));
+    if (is_blank(out.contexts.back()) && (question == nullptr || is_blank(out.questions.back())))
+      fail(ErrorCode::kInvalidData,
+           "{}: column '{}': found an empty text{}, expected a context: mend or drop the row",
+           table.place(row), context->name,
+           question == nullptr ? "" : fmt::format(" and none in '{}'", question->name));
     out.endings.push_back(endings_of(table, endings, row));
     if (label != nullptr)
       out.labels.push_back(label_of(table, *label, row, out.endings.back().size(), columns.labels_needed));
   }
-  // Test data have no labels: SWAG's are all −1.
-  if (std::ranges::all_of(out.labels, [](int32_t one) { return one < 0; })) out.labels.clear();
+  // Test data have no labels, or all of them: SWAG's are all −1.
+  const auto none = std::ranges::find(out.labels, -1);
+  if (std::ranges::count(out.labels, -1) == std::ssize(out.labels)) {
+    out.labels.clear();
+  } else if (none != out.labels.end()) {
+    const auto row = static_cast<size_t>(none - out.labels.begin());
+    label_of(table, *label, row, out.endings[row].size(), true);  // which fails
+  }
   return out;
 }
 

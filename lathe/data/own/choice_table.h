@@ -16,7 +16,8 @@ struct ChoiceColumns {
   /// ending0, ending1 …, else a column of lists: endings or choices.  "ending0" stands for the former.
   std::optional<std::string> endings;
   std::optional<std::string> label;  ///< label, if it is there
-  bool labels_needed = false, reads_labels = true;
+  bool labels_needed = false;
+  bool reads_labels = true;  ///< false: of `lathe predict`, whose flag messages then name
 };
 
 /// Contexts, each with endings of which one is right.
@@ -42,7 +43,8 @@ struct ChoiceTable {
 
 /// A sample for each row of a table.  Of columns of endings the last ones may be empty in a row that has
 /// fewer. Errors: kNotFound for a missing column, listing those there are; kInvalidData, naming file, row and
-/// value, for an empty ending, a row with fewer than two, and a label that is none of them.
+/// value, for an empty ending, a row with fewer than two, one without context and question, a label that is
+/// none of the endings, and labels of some rows only.
 ChoiceTable choices_of_table(const Table& table, const ChoiceColumns& columns);
 
 /// The same of files (read_table).  Errors: also those.

@@ -1,5 +1,6 @@
 #include "lathe/data/own/choice_table.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "lathe/core/error.h"
@@ -79,6 +80,38 @@ TEST(ChoiceTable, NamesTheRowThatCannotBeUsed) {
   EXPECT_EQ(choice_fault(choice_lines("{\"sent1\": \"A\", \"endings\": \"a, b\", \"label\": 0}\n")),
             "own.jsonl:1: column 'endings': found 'a, b', expected a list of endings, such as [\"runs.\", "
             "\"sleeps.\"]");
+}
+
+TEST(ChoiceTable, ARowNeedsAContextOrAQuestion) {
+  const std::string head(kHead);
+  EXPECT_EQ(choices_of_table(choice_csv(head + ",He,eats.,runs.,sings.,0\n"), {}).contexts[0], "");
+  EXPECT_EQ(choice_fault(choice_csv(head + "A,He,eats.,runs.,,0\n , ,eats.,runs.,,0\n")),
+            "own.csv:3: column 'sent1': found an empty text and none in 'sent2', expected a context: mend or "
+            "drop the row");
+  EXPECT_EQ(choice_fault(choice_csv("sent1,ending0,ending1,label\n,b,c,1\n")),
+            "own.csv:2: column 'sent1': found an empty text, expected a context: mend or drop the row");
+}
+
+TEST(ChoiceTable, HasLabelsOfAllRowsOrOfNone) {
+  const std::string rows = std::string(kHead) + "A,He,eats.,runs.,sings.,1\nB,He,eats.,runs.,sings.,";
+  EXPECT_EQ(choices_of_table(choice_csv(rows + "2\n"), {}).labels, (std::vector<int32_t>{1, 2}));
+  for (const auto& [cell, found] : {std::pair{"", "no label"}, {"-1", "'-1'"}})
+    EXPECT_EQ(
+        choice_fault(choice_csv(rows + cell + "\n")),
+        fmt::format("own.csv:3: column 'label': found {}, expected the number of the right ending, 0 to "
+                    "2: mend the row, or name the column with --label_column_name",
+                    found));
+}
+
+TEST(ChoiceTable, NamesTheFlagOfTheCommandThatReads) {
+  const Table table = choice_csv("text,ending0,ending1\nA,b,c\n");
+  const std::string found = "own.csv: no column 'sent1': found 'text', 'ending0', 'ending1'; ";
+  ChoiceColumns asked;
+  asked.context = "sent1";
+  EXPECT_EQ(choice_fault(table, asked), found + "--context_column_name names the column");
+  asked.reads_labels = false;
+  EXPECT_EQ(choice_fault(table, asked),
+            found + "--column CONTEXT,ENDINGS or CONTEXT,QUESTION,ENDINGS names the column");
 }
 
 TEST(ChoiceTable, NamesTheColumnThatIsMissing) {
