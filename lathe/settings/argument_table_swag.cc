@@ -29,6 +29,7 @@ const std::vector<Field<SwagArguments>>& swag_fields() {
        "Own training data: csv, tsv, json, jsonl or parquet with a context, endings and a label a row.",
        {.first = true}},
       {row_of("validation_file"), &A::validation_file},
+      {"test_file", &A::test_file, kOwn, "Own test data for --do_predict; the rows need no labels."},
       {"context_column_name", &A::context_column_name, kOwn, "Column of the contexts, if not sent1."},
       {"question_column_name", &A::question_column_name, kOwn,
        "Column of what each ending begins with, if not sent2; there need not be one."},
@@ -56,6 +57,7 @@ const std::vector<Field<SwagArguments>>& swag_fields() {
        kScript,
        "Use the first so many validation rows.",
        {.low = 1}},
+      {"max_predict_samples", &A::max_predict_samples, kOwn, "Use the first so many test rows.", {.low = 1}},
       {row_of("config_overrides"), &A::config_overrides},
   });
   return fields;

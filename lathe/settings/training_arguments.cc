@@ -347,13 +347,13 @@ std::vector<std::string> validate(NerArguments& args, const TrainingArguments& t
 
 std::vector<std::string> validate(SwagArguments& args, const TrainingArguments& training) {
   std::vector<std::string> notices = check_fields(bind(args));
-  if (!args.dataset_name && (args.train_file || args.validation_file))  // else the data are SWAG
-    check_files(args, training, "--dataset_name");
-  for (const auto& [flag, file] :
-       {std::pair{"train_file", &args.train_file}, {"validation_file", &args.validation_file}})
+  const bool own_files = args.train_file || args.validation_file || args.test_file;
+  if (!args.dataset_name && own_files)
+    check_files(args, training, "--dataset_name");  // else the data are SWAG
+  for (const auto& [flag, file] : {std::pair{"train_file", &args.train_file},
+                                   {"validation_file", &args.validation_file},
+                                   {"test_file", &args.test_file}})
     note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
-  if (training.do_predict)
-    notices.emplace_back("--do_predict changes nothing here: lathe predict chooses endings");
   check_adapter(args, training, notices);
   note_nothing_to_do(training, notices);
   return notices;

@@ -192,13 +192,13 @@ struct SwagArguments : AdapterArguments {
   bool trust_remote_code = false, ignore_mismatched_sizes = false;
 
   std::optional<std::string> dataset_name, dataset_config_name;
-  std::optional<std::string> train_file, validation_file;
+  std::optional<std::string> train_file, validation_file, test_file;
   std::optional<std::string> context_column_name, question_column_name, endings_column_name;
   std::optional<std::string> label_column_name;
   bool overwrite_cache = false, pad_to_max_length = false;
   std::optional<int64_t> preprocessing_num_workers;
   std::optional<int64_t> max_seq_length;  ///< none: what the tokenizer takes, 1,024 at most
-  std::optional<int64_t> max_train_samples, max_eval_samples;
+  std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
 };
 
 /// Model and data arguments of run_mlm.py.

@@ -29,9 +29,11 @@ class SwagHub(DataCase):
     def test_swag(self):
         self.add_dataset("allenai/swag", {"regular/train/0000.parquet": self.part(13), "regular/validation/0000.parquet": self.part(5),
                                           "regular/test/0000.parquet": self.part(3, -1)})
-        self.succeeds(self.run_on_hub("swag", "hub"))
+        self.succeeds(self.run_on_hub("swag", "hub", "--do_predict"))
         results = json.loads((self.root / "hub" / "all_results.json").read_text())
-        self.assertEqual([results[f"{part}_samples"] for part in ("train", "eval")], [13, 5])
+        self.assertEqual([results[f"{part}_samples"] for part in ("train", "eval", "predict")], [13, 5, 3])
+        self.assertNotIn("predict_accuracy", results)  # SWAG does not tell the labels of its test
+        self.assertEqual(len((self.root / "hub" / "predict_results.txt").read_text().splitlines()), 4)
         card = (self.root / "hub" / "README.md").read_text()
         for part in ("name: Multiple Choice\n", "type: multiple-choice\n", "name: SWAG\n", "type: swag\n", "args: regular\n",
                      "- en\n"):

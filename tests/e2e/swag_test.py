@@ -33,7 +33,7 @@ def write_csv(path, samples):
             table.writerow([row["sent1"], row["sent2"], *row["endings"], *[""] * (most - len(row["endings"])), row["label"]])
 
 
-class Swag(CommandsCase):
+class SwagCase(CommandsCase):
     def setUp(self):
         super().setUp()
         self.train, self.dev = self.root / "train.csv", self.root / "dev.csv"
@@ -48,6 +48,8 @@ class Swag(CommandsCase):
     def weights(self, folder):
         return (folder / "model.safetensors").read_bytes()
 
+
+class Swag(SwagCase):
     def test_train_choose_and_go_on_with_the_same_bits(self):
         steps = ("--save_steps", "16", "--eval_strategy", "steps", "--eval_steps", "10", "--report_to", "html")
         result = self.works(self.swag(self.out, *steps))
@@ -78,9 +80,49 @@ class Swag(CommandsCase):
             self.assertEqual(line["predicted_label"], row["label"])
             of_endings = line["predicted_probabilities"]
             self.assertEqual(max(of_endings), of_endings[row["label"]])
+        self.check_the_likeliest(texts)
         self.lathe("predict", self.out, "--file", self.dev, "--output", self.root / "found.csv")
         with open(self.root / "found.csv", newline="") as file:
             self.assertEqual([row["predicted_label"] for row in csv.DictReader(file)], [str(row["label"]) for row in wanted])
+
+    def check_the_likeliest(self, texts):
+        """--top_k: as many lines, keys and columns; of a row with fewer endings the others are empty."""
+        lines = self.lathe("predict", self.out, *texts).stdout.splitlines()
+        self.assertEqual(self.lathe("predict", self.out, *texts, "--top_k", "2").stdout.splitlines(), lines[:2])
+        self.assertEqual(self.lathe("predict", self.out, *texts, "--top_k", "9").stdout.splitlines(), lines)
+        every = json.loads(self.lathe("predict", self.out, *texts, "--json").stdout)["probabilities"]
+        found = json.loads(self.lathe("predict", self.out, *texts, "--json", "--top_k", "2").stdout)
+        self.assertEqual(list(found), ["context", "endings", "label_1", "score_1", "label_2", "score_2"])
+        self.assertEqual([(found[f"label_{k}"], found[f"score_{k}"]) for k in (1, 2)],
+                         sorted(enumerate(every), key=lambda pair: -pair[1])[:2])
+        table = self.root / "some.csv"
+        table.write_text("sent1,sent2,ending0,ending1,ending2\nthe old,it,is small,river,runs\nthe old,it,river,runs,\n")
+        rows = list(csv.DictReader(self.lathe("predict", self.out, "--file", table, "--top_k", "3").stdout.splitlines()))
+        self.assertEqual([row["label_1"] for row in rows], ["1", "0"])
+        self.assertEqual([(row["label_3"] == "", row["score_3"] == "") for row in rows], [(False, False), (True, True)])
+        self.assertNotIn("probabilities", rows[0])
+
+    def test_test_data_are_predicted_with_labels_and_without(self):
+        predict = ("--do_predict", "--test_file")
+        self.works(self.swag(self.out, *predict, str(self.dev)))
+        results = read(self.out / "all_results.json")
+        self.assertEqual((results["predict_samples"], results["predict_accuracy"], results["predict_loss"]),
+                         (12, results["eval_accuracy"], results["eval_loss"]))
+        wanted = "index\tprediction\n" + "".join(f"{i}\t{row['label']}\n" for i, row in enumerate(rows(12, 2)))
+        self.assertEqual((self.out / "predict_results.txt").read_text(), wanted)
+        bare, minus = self.root / "bare.csv", self.root / "minus.csv"
+        lines = [line.rsplit(",", 1)[0] for line in self.dev.read_text().splitlines()]
+        bare.write_text("\n".join(lines) + "\n")
+        minus.write_text(lines[0] + ",label\n" + "".join(line + ",-1\n" for line in lines[1:]))
+        for path, more, count in ((bare, (), 12), (minus, ("--max_predict_samples", "5"), 5)):
+            folder = self.root / path.stem
+            result = self.works([cl.program(), "swag", "--model_name_or_path", str(self.out), *predict, str(path), *more,
+                                 "--output_dir", str(folder), "--use_cpu"])
+            self.assertIn(f"predictions: {folder / 'predict_results.txt'}", result.stderr)
+            self.assertEqual((folder / "predict_results.txt").read_text().splitlines(), wanted.splitlines()[:count + 1])
+            found = read(folder / "predict_results.json")
+            self.assertEqual(found["predict_samples"], count)
+            self.assertFalse({"predict_loss", "predict_accuracy"} & set(found))
 
     def test_it_does_what_the_script_does(self):
         for family in ("bert", "roberta", "xlm_roberta", "distilbert", "modernbert"):
@@ -129,20 +171,6 @@ class Swag(CommandsCase):
         self.assertTrue((self.out / "adapter_model.safetensors").exists())
         self.lathe("predict", self.out, "the old bridge", "is small", "river")
 
-    def test_two_processes_train_as_one(self):
-        one, two = self.root / "one", self.root / "two"
-        more = ("--max_steps", "4", "--logging_steps", "1", "--save_strategy", "no", "--config_overrides",
-                "hidden_dropout_prob=0,attention_probs_dropout_prob=0")
-        samples = rows(40, 3, most=6)
-        write_csv(self.train, samples)
-        self.works(self.swag(one, *more, "--gradient_accumulation_steps", "1"))
-        launch = [cl.program(), "launch", "-n", "2", *self.swag(two, *more, "--per_device_train_batch_size", "4")[1:]]
-        self.works(launch)
-        losses = lambda folder: [e["loss"] for e in read(folder / "trainer_state.json")["log_history"] if "loss" in e]
-        for mine, theirs in zip(losses(two), losses(one), strict=True):
-            self.assertAlmostEqual(mine, theirs, delta=1e-5)
-        self.assertEqual(read(two / "eval_results.json")["eval_samples"], 12)
-
     def refused(self, command, code, *parts):
         result = cl.run([str(word) for word in command])
         self.assertEqual(result.returncode, code, result.stderr)
@@ -156,6 +184,7 @@ class Swag(CommandsCase):
                            ("a,b,c,d,", ("column 'label': found no label",)),
                            ("a,b,c,d,B", ("found 'B', expected the number of the right ending",)),
                            ("a,b,,d,1", ("ending 0 is empty (column 'ending0')", "mend or drop the row")),
+                           (",,c,d,1", ("column 'sent1': found an empty text and none in 'sent2'", "mend or drop the row")),
                            ("a,b,c,,0", ("found 1 ending in columns 'ending0' to 'ending1', expected two or more",))):
             bad.write_text(head + "the,old,bridge,is,0\n" + row + "\n")
             self.refused(self.swag(self.out, train=bad), 1, f"{bad}:3: ", *parts)
@@ -166,13 +195,30 @@ class Swag(CommandsCase):
         command = self.swag(self.out)
         at = command.index("--train_file")
         self.refused(command[:at] + command[at + 2:], 2, "--do_train: found neither --dataset_name nor --train_file")
+        self.refused(self.swag(self.out, "--do_predict"), 2, "--do_predict: found neither --dataset_name nor --test_file")
+        bad.write_text(head + "the,old,bridge,is,0\nthe,old,bridge,is,-1\n")  # labels of all rows, or of none
+        self.refused(self.swag(self.out, "--do_predict", "--test_file", str(bad)), 1, f"{bad}:3: column 'label': found '-1'")
+        lists = self.root / "bad.jsonl"
+        for value, parts in ((["one"], ("found 1 ending in column 'endings'",)), ("one, two", ("found 'one, two'", "a list")),
+                             (["one", ""], ("ending 1 is empty (column 'endings')",)), (None, ("found no list of texts",))):
+            lists.write_text(json.dumps({"sent1": "a", "endings": ["b", "c", "d"], "label": 2}) + "\n"
+                             + json.dumps({"sent1": "a", "endings": value, "label": 0}) + "\n")
+            self.refused(self.swag(self.out, train=lists), 1, f"{lists}:2: ", *parts)
+        self.refused(self.swag(self.out, "--endings_column_name", "answers", train=lists), 1, "no column 'answers': found 'sent1'",
+                     "--endings_column_name (a column of lists) names the column")
+        self.assertFalse(self.out.exists())
         self.works(self.swag(self.out, "--max_steps", "1"))
         self.refused([cl.program(), "predict", self.out, "a context", "one ending"], 2,
                      "found two texts, expected a context and two or more endings")
         lines = self.root / "lines.txt"
         lines.write_text("the old bridge\n")
         self.refused([cl.program(), "predict", self.out, "--file", lines], 2, "found lines of text, expected a table")
-        self.refused([cl.program(), "predict", self.out, "a", "b", "c", "--top_k", "2"], 2, "the probability of each ending")
+        self.refused([cl.program(), "predict", self.out, "a", "b", " "], 2, "found an empty text")
+        bad.write_text("sent1,sent2,ending0,ending1\nthe,old,bridge,is\nthe,old,,is\n")
+        self.refused([cl.program(), "predict", self.out, "--file", bad], 1, f"{bad}:3: ending 0 is empty (column 'ending0')")
+        bad.write_text("sent1,question,ending0,ending1\nthe,old,bridge,is\n")
+        self.refused([cl.program(), "predict", self.out, "--file", bad, "--column", "text,ending0"], 1,
+                     "no column 'text': found 'sent1', 'question', 'ending0', 'ending1'; --column CONTEXT,ENDINGS")
 
 
 if __name__ == "__main__":

@@ -195,9 +195,6 @@ MakeTask task_for(const PredictSettings& settings, const ModelConfig& config, co
   if (task == token_labels && settings.top_k > 0)
     fail(ErrorCode::kUsage, "--top_k: found {}, but {} labels the words of a text, each with one label",
          settings.top_k, folder);
-  if (task == multiple_choice && settings.top_k > 0)
-    fail(ErrorCode::kUsage, "--top_k: found {}, but {} gives the probability of each ending", settings.top_k,
-         folder);
   if (task == regression && settings.top_k > 0)
     fail(ErrorCode::kUsage, "--top_k: found {}, but {} gives values and has no labels to rank",
          settings.top_k, folder);
@@ -287,7 +284,8 @@ Command predict_command() {
            "Of a model of lathe swag the first text is the context, the others are its endings: it prints a "
            "line for each, the likeliest first: number from 0, probability, ending. A table gets columns "
            "label "
-           "(the number), score (its probability) and probabilities, a JSON list.\n"
+           "(the number), score (its probability) and probabilities, a JSON list. --top_k shows only the K "
+           "likeliest.\n"
            "--int8 and --fp8 say on stderr how often they agree with what comes without them.",
        .words = Words::kAny},
       {{"file",

@@ -40,7 +40,7 @@ nlohmann::ordered_json json_of(const std::vector<double>& of_endings) {
 class ChoicePredictor : public RowPredictor {
  public:
   ChoicePredictor(Predictor& predictor, const PredictSettings& settings, const TrainedOn& trained)
-      : predictor_(predictor) {
+      : predictor_(predictor), top_k_(static_cast<size_t>(settings.top_k)) {
     const std::vector<std::string> names = settings.column ? split_names(*settings.column) : trained.columns;
     if (settings.column && (names.size() < 2 || names.size() > 3))
       fail(ErrorCode::kUsage,
@@ -53,7 +53,10 @@ class ChoicePredictor : public RowPredictor {
     columns_.question = names.size() > 2 ? names[1] : "";
   }
 
-  std::vector<std::string> names() const override { return {"label", "score", "probabilities"}; }
+  std::vector<std::string> names() const override {
+    if (top_k_ > 0) return ranked_names("label", top_k_, true);
+    return {"label", "score", "probabilities"};
+  }
 
   bool may_be_text(const std::string& name) const override {
     return name == columns_.context.value_or("sent1") || name == columns_.endings.value_or("ending0");
@@ -68,12 +71,14 @@ class ChoicePredictor : public RowPredictor {
   std::vector<std::vector<Cell>> predict(const Table& part) override {
     std::vector<std::vector<Cell>> rows;
     for (const std::vector<double>& p : chances(predictor_, choices_of_table(part, unlabelled()))) {
-      const auto best = std::max_element(p.begin(), p.end());
-      if (std::isnan(*best))
-        rows.push_back({Cell(), Cell::of(NAN), Cell()});
-      else
-        rows.push_back({Cell::json(std::to_string(best - p.begin())), Cell::of(static_cast<float>(*best)),
-                        Cell::json(python_json(json_of(p), -1, false))});
+      const bool none = std::isnan(p[0]);
+      std::vector<Cell>& cells = rows.emplace_back();
+      for (const size_t ending : highest(p, std::max<size_t>(top_k_, 1))) {
+        cells.push_back(none ? Cell() : Cell::json(std::to_string(ending)));
+        cells.push_back(Cell::of(static_cast<float>(p[ending])));
+      }
+      if (top_k_ == 0) cells.push_back(none ? Cell() : Cell::json(python_json(json_of(p), -1, false)));
+      cells.resize(names().size());  // of a row with fewer endings the others are empty
     }
     return rows;
   }
@@ -103,6 +108,7 @@ class ChoicePredictor : public RowPredictor {
   }
 
   Predictor& predictor_;
+  size_t top_k_;
   ChoiceColumns columns_;
 };
 
@@ -122,21 +128,29 @@ std::string shown_choice(Predictor& predictor, const PredictSettings& settings,
   table.contexts = {texts[0]};
   table.endings = {{texts.begin() + 1, texts.end()}};
   const std::vector<double> p = chances(predictor, table)[0];
-  const auto best = static_cast<size_t>(std::max_element(p.begin(), p.end()) - p.begin());
   const std::vector<std::string>& endings = table.endings[0];
+  const auto likeliest = highest(p, settings.top_k > 0 ? static_cast<size_t>(settings.top_k) : p.size());
+  const bool none = std::isnan(p[0]);
+  std::string lines;
   if (settings.json) {
     nlohmann::ordered_json json;
     json["context"] = texts[0];
     json["endings"] = endings;
-    const bool none = std::isnan(p[0]);
-    json["label"] = none ? nlohmann::ordered_json() : nlohmann::ordered_json(best);
-    json["probabilities"] = json_of(p);
+    const auto number = [&](size_t i) { return none ? nlohmann::ordered_json() : nlohmann::ordered_json(i); };
+    if (settings.top_k == 0) {
+      json["label"] = number(likeliest[0]);
+      json["probabilities"] = json_of(p);
+    } else {
+      for (size_t rank = 0; rank < likeliest.size(); ++rank) {
+        json[fmt::format("label_{}", rank + 1)] = number(likeliest[rank]);
+        json[fmt::format("score_{}", rank + 1)] = json_of({p[likeliest[rank]]})[0];
+      }
+    }
     return python_json(json, -1, false) + "\n";
   }
-  std::string lines;
-  for (const size_t i : highest(p, p.size()))
-    lines += std::isnan(p[i]) ? fmt::format("{}\tnan\t{}\n", i, endings[i])
-                              : fmt::format("{}\t{:.4f}\t{}\n", i, p[i], endings[i]);
+  for (const size_t i : likeliest)
+    lines += none ? fmt::format("{}\tnan\t{}\n", i, endings[i])
+                  : fmt::format("{}\t{:.4f}\t{}\n", i, p[i], endings[i]);
   return lines;
 }
 

@@ -56,10 +56,14 @@ class Swag {
     AutoModel model = load_model(folders, {multiple_choice, {}, swag_.ignore_mismatched_sizes}, swag_,
                                  swag_.model_name_or_path);
     make_samples(model);
-    run_.check_ranks({{"validation rows", summary({&eval_.samples, 1})}});
+    run_.check_ranks(
+        {{"validation rows", summary({&eval_.samples, 1})}, {"test rows", summary({&test_.samples, 1})}});
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
-      if (run_.wants_findings()) run_.show(findings(p));
+      if (&data == &test_.samples)
+        tested_ = p;
+      else if (run_.wants_findings())
+        run_.show(findings(p));
       return MetricValues{{"accuracy", accuracy(best_rows(p), data.tensors.ints("labels"))}};
     };
     Trainer trainer(backend, model, training_, training_.do_train ? &train_.samples : nullptr,
@@ -71,6 +75,7 @@ class Swag {
     run_.carry_out([&] {
       if (training_.do_train) run_.train(trainer, resume_from, train_.samples.size());
       if (training_.do_eval) evaluate(trainer);
+      if (training_.do_predict) predict(trainer);
       if (training_.do_train) run_.write_card(trainer, card_facts());
     });
     run_.say_results(example());
@@ -87,7 +92,9 @@ class Swag {
   }
 
   /// Whether the data are SWAG, which the script takes if it is given nothing else.
-  bool is_swag() const { return !swag_.dataset_name && !swag_.train_file && !swag_.validation_file; }
+  bool is_swag() const {
+    return !swag_.dataset_name && !swag_.train_file && !swag_.validation_file && !swag_.test_file;
+  }
 
   /// As run_swag.py gives them to create_model_card; it calls all data SWAG.
   CardFacts card_facts() const {
@@ -121,10 +128,12 @@ class Swag {
     SplitFiles files;
     if (swag_.train_file) files["train"] = {*swag_.train_file};
     if (swag_.validation_file) files["validation"] = {*swag_.validation_file};
+    if (swag_.test_file) files["test"] = {*swag_.test_file};
     if (!swag_.dataset_name && !is_swag()) return files;
     std::vector<std::string> wanted;
     if (training_.do_train) wanted.emplace_back("train");
     if (training_.do_eval) wanted.emplace_back("validation");
+    if (training_.do_predict) wanted.emplace_back("test");
     if (wanted.empty()) return {};
     HubDataset dataset{"allenai/swag", "regular", swag_.cache_dir.value_or("")};
     if (swag_.dataset_name) dataset.name = *swag_.dataset_name, dataset.config = swag_.dataset_config_name;
@@ -132,9 +141,10 @@ class Swag {
   }
 
   ChoiceTable read(const std::vector<std::string>& paths, const char* what,
-                   const std::optional<int64_t>& limit) {
-    ChoiceTable table = read_choices(paths, {swag_.context_column_name, swag_.question_column_name,
-                                             swag_.endings_column_name, swag_.label_column_name, true});
+                   const std::optional<int64_t>& limit, bool labels_needed = true) {
+    ChoiceTable table =
+        read_choices(paths, {swag_.context_column_name, swag_.question_column_name, swag_.endings_column_name,
+                             swag_.label_column_name, labels_needed});
     run_.say(LogLevel::kInfo, fmt::format("{} data: {}", what, paths.front()));
     if (limit) table.truncate(static_cast<size_t>(*limit));
     return table;
@@ -144,6 +154,7 @@ class Swag {
     SplitFiles files = find_files(hub);
     if (training_.do_train) train_.table = read(files["train"], "training", swag_.max_train_samples);
     if (training_.do_eval) eval_.table = read(files["validation"], "validation", swag_.max_eval_samples);
+    if (training_.do_predict) test_.table = read(files["test"], "test", swag_.max_predict_samples, false);
   }
 
   void make_samples(const AutoModel& model) {
@@ -156,7 +167,7 @@ class Swag {
     if (wanted == 0) length_ = std::min<int64_t>(length_, longest_text(model));  // nobody asked for more
     run_.bound_length(length_, model);
     ThreadPool pool(static_cast<int>(training_.threads));
-    for (ChoicePart* part : {&train_, &eval_})
+    for (ChoicePart* part : {&train_, &eval_, &test_})
       if (part->table.size() > 0)
         part->samples = tokenize_choices(part->table, *model.tokenizer, static_cast<int>(length_), pool);
   }
@@ -183,9 +194,24 @@ class Swag {
     run_.report("eval", metrics, metrics);
   }
 
+  /// The number of the ending of each row, as run_glue.py writes its predictions; run_swag.py writes none.
+  void predict(Trainer& trainer) {
+    tested_ = {};
+    nlohmann::json metrics = trainer.test(test_.samples, "predict");
+    metrics["predict_samples"] = test_.samples.size();
+    if (tested_.begins.empty()) tested_ = trainer.predict(test_.samples);  // there are no labels
+    run_.report("predict", metrics, metrics);
+    const std::vector<int32_t> best = best_rows(tested_);
+    std::string content = "index\tprediction\n";
+    for (size_t i = 0; i < best.size(); ++i) content += fmt::format("{}\t{}\n", i, best[i]);
+    run_.write_predictions("predict_results.txt", content);
+  }
+
   /// A context and its endings as words of the shell.
   std::string example() const {
-    const ChoiceTable& shown = eval_.table.size() > 0 ? eval_.table : train_.table;
+    const ChoiceTable& shown = eval_.table.size() > 0    ? eval_.table
+                               : train_.table.size() > 0 ? train_.table
+                                                         : test_.table;
     if (shown.size() == 0) return "";
     TextDataset texts;
     texts.first = {shown.contexts[0]};
@@ -200,7 +226,8 @@ class Swag {
   SwagArguments& swag_;
   TrainingArguments& training_;
   ScriptRun run_;
-  ChoicePart train_, eval_;
+  ChoicePart train_, eval_, test_;
+  Predictions tested_;  ///< of the test data
   int64_t length_ = 0;  ///< of a context with an ending at most, in tokens
 };
 
