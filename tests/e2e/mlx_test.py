@@ -13,6 +13,7 @@ import unittest
 
 import command_line as cl
 import resume_test as resume
+import swag_test
 from ranks import LOSS_ROUNDING, NORM_ROUNDING
 
 DEVICE = "mps" if platform.system() == "Darwin" else "mlx"
@@ -67,6 +68,28 @@ class Mlx(unittest.TestCase):
             _, said = self.train(folder.name)
             self.assertIn("going on from", said)
             self.check_same(folder, whole)
+
+    def test_choices_train_as_on_the_cpu_and_go_on(self):
+        """Samples of several rows."""
+        train, dev = self.root / "choices.csv", self.root / "choices_dev.csv"
+        swag_test.write_csv(train, swag_test.rows(48, 1, most=6))
+        swag_test.write_csv(dev, swag_test.rows(9, 2, most=6))
+        def run(name, device, *more):
+            command = [cl.program(), "swag", "--model_name_or_path", str(cl.GOLDEN / "masked_lm"), "--train_file", str(train),
+                       "--validation_file", str(dev), "--do_train", "--do_eval", "--per_device_train_batch_size", "8",
+                       "--learning_rate", "1e-3", "--num_train_epochs", "2", "--logging_steps", "1", "--save_steps", "5",
+                       "--config_overrides", "hidden_dropout_prob=0.1", "--output_dir", str(self.root / name), "--device", device]
+            result = cl.run([*command, *more])
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return self.root / name
+        here, there = run("choices_here", DEVICE), run("choices_there", "cpu")
+        self.assertEqual(len(resume.history(here)), 12 + 1)
+        for found, wanted in zip(resume.history(here), resume.history(there), strict=True):
+            for key in ("loss", "grad_norm", "eval_loss"):
+                if key in wanted:
+                    self.assertAlmostEqual(found[key], wanted[key], delta=1e-4 * wanted[key])
+        again = run("choices_again", DEVICE, "--resume_from_checkpoint", str(here / "checkpoint-5"))
+        self.check_same(again, here)
 
     def test_the_loss_is_the_cpus_with_dropout(self):
         here, _ = self.train("here", "--max_steps", "10")
