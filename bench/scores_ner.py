@@ -27,30 +27,37 @@ import tempfile
 from ner_against_run_ner import leave_out_a_fifth, read_sentences, run_lathe, trainer_arguments, trainer_of
 
 LANGUAGES = {"english": "English", "chinese": "Chinese"}
-BATCH, MRPC_LENGTH = 32, 128
+MRPC_LENGTH = 128
 
 
 class Case:
-    """Both sides of one case: seed to scores by name."""
+    """Both sides of one case: seed to scores by name. title and variant are how the table calls a score."""
+
+    batch = 32
 
     def __init__(self, name, options, folder):
         self.name, self.options, self.folder = name, options, folder
 
     def arguments(self, seed):
         return trainer_arguments(self.folder / "trainer", self.options.device, self.options.dtype, seed=seed,
-                                 per_device_train_batch_size=BATCH, per_device_eval_batch_size=BATCH,
+                                 per_device_train_batch_size=self.batch, per_device_eval_batch_size=self.batch,
                                  learning_rate=float(self.rate), num_train_epochs=self.options.epochs,
                                  label_names=["labels"])
 
     def lathe(self, seed):
         out = self.folder / "out"
         run_lathe([self.options.lathe, *self.command(), "--model_name_or_path", self.options.model, "--do_train",
-                   "--do_eval", "--per_device_train_batch_size", BATCH, "--per_device_eval_batch_size", BATCH,
+                   "--do_eval", "--per_device_train_batch_size", self.batch, "--per_device_eval_batch_size", self.batch,
                    "--learning_rate", self.rate, "--num_train_epochs", self.options.epochs, "--seed", seed,
                    "--save_strategy", "no", "--device", self.options.device, "--output_dir", out,
                    "--overwrite_output_dir"]
                   + (["--bf16"] if self.options.dtype == "bf16" else []))
         return json.loads((out / "eval_results.json").read_text())
+
+    def limits(self):
+        """Of `lathe`, which takes them of every task."""
+        limit = self.options.limit
+        return ["--max_train_samples", limit, "--max_eval_samples", limit] if limit else []
 
     def trained(self, trainer):
         with contextlib.redirect_stdout(sys.stderr):
@@ -59,7 +66,9 @@ class Case:
 
 
 class Entities(Case):
-    scores, rate = {"eval_f1": "F1"}, "5e-5"
+    scores, rate, more = {"eval_f1": "F1"}, "5e-5", ""
+    title = lambda self, score: f"NER {score}"
+    variant = lambda self, score: LANGUAGES[self.name]
 
     def __init__(self, *words):
         super().__init__(*words)
@@ -74,9 +83,7 @@ class Entities(Case):
         self.sentences, self.held_out = sentences[:self.options.limit], held_out[:self.options.limit]
 
     def command(self):
-        limit = self.options.limit
-        return ["ner", "--train_file", self.files[0], "--validation_file", self.files[1],
-                *(["--max_train_samples", limit, "--max_eval_samples", limit] if limit else [])]
+        return ["ner", "--train_file", self.files[0], "--validation_file", self.files[1], *self.limits()]
 
     def metrics(self, found):
         """run_ner's, over whole entities."""
@@ -93,16 +100,18 @@ class Entities(Case):
 
 class Lora(Case):
     scores = {"eval_accuracy": "accuracy", "eval_f1": "F1"}
+    title = lambda self, score: "LoRA on MRPC"
+    variant = lambda self, score: score
 
     def __init__(self, *words):
         super().__init__(*words)
         self.rate = self.options.lora_rate
+        self.more = f" --lora_rate {self.rate}"
         self.files = pathlib.Path(self.options.data) / "glue" / "MRPC"
 
     def command(self):
-        limit = self.options.limit
         return ["glue", "--task_name", "mrpc", "--data_dir", self.files.parent, "--max_seq_length", MRPC_LENGTH,
-                "--use_peft", *(["--max_train_samples", limit, "--max_eval_samples", limit] if limit else [])]
+                "--use_peft", *self.limits()]
 
     def samples(self, tokenizer, part):
         found = []
@@ -142,7 +151,7 @@ def margin(ours, theirs):
     return 2 * math.sqrt(statistics.variance(ours) / len(ours) + statistics.variance(theirs) / len(theirs))
 
 
-def rows_of(case, options):
+def rows_of(case, options, script):
     """(row of each score, whether all rules hold)"""
     ours, theirs = [], []
     for seed in range(42, 42 + options.seeds):
@@ -164,11 +173,11 @@ def rows_of(case, options):
         rows.append({
             "subject": "scores",
             "opponent": f"the Trainer on the same device, {options.dtype}, transformers {transformers.__version__}",
-            "case": f"{'LoRA on MRPC' if case.name == 'lora' else 'NER ' + name}, `{options.device}`",
-            "variant": LANGUAGES.get(case.name, name), "machine": options.machine, "commit": options.commit,
+            "case": f"{case.title(name)}, `{options.device}`",
+            "variant": case.variant(name), "machine": options.machine, "commit": options.commit,
             "date": str(datetime.date.today()),
-            "command": f"bench/scores_ner.py --cases {case.name} --device {options.device} --dtype {options.dtype} "
-                       f"--epochs {options.epochs:g}" + (f" --lora_rate {case.rate}" if case.name == "lora" else ""),
+            "command": f"bench/{script} --cases {case.name} --device {options.device} --dtype {options.dtype} "
+                       f"--epochs {options.epochs:g}{case.more}",
             "lathe_scores": [round(score, 4) for score in scores[0]],
             "trainer_scores": [round(score, 4) for score in scores[1]],
             "note": f"The rule needs {least:.4f} and {verdict(holds)}, the loss ({statistics.mean(losses[0]):.4f}, at most "
@@ -176,17 +185,19 @@ def rows_of(case, options):
     return rows, all_hold
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(kinds, script, description):
+    """kinds: the cases by name. script: whose help and command it is."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", default="../shared/data")
-    parser.add_argument("--cases", default="english,chinese,lora")
+    parser.add_argument("--cases", default=",".join(kinds))
     parser.add_argument("--lathe", default="build/lathe")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--lora_rate", default="1e-3")
+    if "lora" in kinds:
+        parser.add_argument("--lora_rate", default="1e-3")
     parser.add_argument("--limit", type=int, help="of each set the first so many samples")
     parser.add_argument("--machine", default="linux")
     parser.add_argument("--commit", default="")
@@ -198,8 +209,7 @@ def main():
     failed = 0
     for name in options.cases.split(","):
         with tempfile.TemporaryDirectory() as folder:
-            kind = Lora if name == "lora" else Entities
-            rows, all_hold = rows_of(kind(name, options, pathlib.Path(folder)), options)
+            rows, all_hold = rows_of(kinds[name](name, options, pathlib.Path(folder)), options, script)
             for row in rows:
                 print(json.dumps(row, ensure_ascii=False), flush=True)
             failed |= not all_hold
@@ -207,4 +217,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main({"english": Entities, "chinese": Entities, "lora": Lora}, "scores_ner.py", __doc__))
