@@ -128,7 +128,8 @@ class Swag(SwagCase):
         for family in ("bert", "roberta", "xlm_roberta", "distilbert", "modernbert"):
             with self.subTest(family):
                 out = self.root / family
-                self.works(self.swag(out, "--weight_decay", "0.01", "--learning_rate", "1e-4", "--max_steps", "20",
+                self.works(self.swag(out, "--weight_decay", "0.01", "--learning_rate", "1e-3", "--max_steps", "20",
+                                     "--adam_epsilon", "1e-5",
                                      "--per_device_train_batch_size", "4", "--per_device_eval_batch_size", "3",
                                      "--logging_steps", "1", "--save_strategy", "no", "--max_seq_length", "24",
                                      "--config_overrides", "initializer_range=0.2",
