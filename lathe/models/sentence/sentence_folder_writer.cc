@@ -61,7 +61,7 @@ void write_dense(FileSystem& fs, const std::string& folder, const DenseConfig& d
   tensors["linear.weight"] = {DType::f32, {dense.out, dense.in}, std::as_bytes(std::span(dense.weight))};
   if (!dense.bias.empty())
     tensors["linear.bias"] = {DType::f32, {dense.out}, std::as_bytes(std::span(dense.bias))};
-  write_safetensors(fs, join_path(folder, "model.safetensors"), tensors).check();
+  write_safetensors(fs, join_path(folder, "model.safetensors"), tensors, {}).check();
 }
 
 void write_settings(FileSystem& fs, const std::string& folder, const SentenceFolder& model) {
