@@ -17,20 +17,11 @@ void check_lengths(const char* metric, size_t predictions, size_t labels) {
        predictions, labels);
 }
 
-double pearson_of(std::span<const double> x, std::span<const double> y) {
-  const auto n = static_cast<double>(x.size());
-  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n;
-  const double mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
-  double xy = 0, xx = 0, yy = 0;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const double dx = x[i] - mean_x, dy = y[i] - mean_y;
-    xy += dx * dy, xx += dx * dx, yy += dy * dy;
-  }
-  if (xx == 0 || yy == 0) return std::numeric_limits<double>::quiet_NaN();
-  return std::clamp(xy / (std::sqrt(xx) * std::sqrt(yy)), -1.0, 1.0);
+bool is_constant(std::span<const double> values) {
+  return std::all_of(values.begin(), values.end(), [&](double v) { return v == values[0]; });
 }
 
-std::vector<double> average_ranks(std::span<const float> values) {
+std::vector<double> average_ranks(std::span<const double> values) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
@@ -96,17 +87,35 @@ double matthews_correlation(std::span<const int32_t> predictions, std::span<cons
   return norm == 0 ? 0 : (right * n - cross) / std::sqrt(norm);
 }
 
+double pearson_of(std::span<const double> x, std::span<const double> y) {
+  check_lengths("pearson", x.size(), y.size());
+  if (is_constant(x) || is_constant(y)) return std::numeric_limits<double>::quiet_NaN();
+  const auto n = static_cast<double>(x.size());
+  const double mean_x = std::accumulate(x.begin(), x.end(), 0.0) / n;
+  const double mean_y = std::accumulate(y.begin(), y.end(), 0.0) / n;
+  double xy = 0, xx = 0, yy = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double dx = x[i] - mean_x, dy = y[i] - mean_y;
+    xy += dx * dy, xx += dx * dx, yy += dy * dy;
+  }
+  if (xx == 0 || yy == 0) return std::numeric_limits<double>::quiet_NaN();
+  return std::clamp(xy / (std::sqrt(xx) * std::sqrt(yy)), -1.0, 1.0);
+}
+
+double spearman_of(std::span<const double> x, std::span<const double> y) {
+  check_lengths("spearmanr", x.size(), y.size());
+  const auto is_nan = [](double value) { return std::isnan(value); };  // it has no rank
+  for (const auto& values : {x, y})
+    if (std::any_of(values.begin(), values.end(), is_nan)) return std::numeric_limits<double>::quiet_NaN();
+  return pearson_of(average_ranks(x), average_ranks(y));
+}
+
 double pearson(std::span<const float> predictions, std::span<const float> labels) {
-  check_lengths("pearson", predictions.size(), labels.size());
   return pearson_of(as_double(predictions), as_double(labels));
 }
 
 double spearman(std::span<const float> predictions, std::span<const float> labels) {
-  check_lengths("spearmanr", predictions.size(), labels.size());
-  const auto is_nan = [](float value) { return std::isnan(value); };  // it has no rank
-  for (const auto& values : {predictions, labels})
-    if (std::any_of(values.begin(), values.end(), is_nan)) return std::numeric_limits<double>::quiet_NaN();
-  return pearson_of(average_ranks(predictions), average_ranks(labels));
+  return spearman_of(as_double(predictions), as_double(labels));
 }
 
 double mean_squared_error(std::span<const float> predictions, std::span<const float> labels) {

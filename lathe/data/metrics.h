@@ -23,8 +23,10 @@ double binary_f1(std::span<const int32_t> predictions, std::span<const int32_t> 
 double matthews_correlation(std::span<const int32_t> predictions, std::span<const int32_t> labels);
 /// NaN where either side is constant.
 double pearson(std::span<const float> predictions, std::span<const float> labels);
+double pearson_of(std::span<const double> x, std::span<const double> y);
 /// Ties get the mean of their ranks; NaN where a value is NaN.
 double spearman(std::span<const float> predictions, std::span<const float> labels);
+double spearman_of(std::span<const double> x, std::span<const double> y);
 double mean_squared_error(std::span<const float> predictions, std::span<const float> labels);
 
 /// What run_glue reports for a task: its metrics and, if there are several, their mean as combined_score.

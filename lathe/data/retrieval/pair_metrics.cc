@@ -23,23 +23,6 @@ void check_zero_or_one(const char* what, std::span<const int32_t> labels) {
       fail(ErrorCode::kUsage, "{}: label {} of pair {}: expected 0 or 1", what, labels[i], i);
 }
 
-bool is_constant(std::span<const double> values) {
-  return std::all_of(values.begin(), values.end(), [&](double v) { return v == values[0]; });
-}
-
-std::vector<double> mean_ranks(std::span<const double> values) {
-  std::vector<size_t> order(values.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return values[a] < values[b]; });
-  std::vector<double> ranks(values.size());
-  for (size_t begin = 0, end; begin < order.size(); begin = end) {
-    end = begin + 1;
-    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
-    for (size_t i = begin; i < end; ++i) ranks[order[i]] = (static_cast<double>(begin + end) + 1) / 2;
-  }
-  return ranks;
-}
-
 // Python's max(): a NaN stays if it is the first, else it is passed over.
 double first_greatest(double best, double value) { return value > best ? value : best; }
 
@@ -151,24 +134,12 @@ MetricValues binary_metrics_of(const SimilarityScores& one, std::span<const int3
 
 double pearson_of_scores(std::span<const double> a, std::span<const double> b) {
   check_pairs("pearson", a.size(), b.size(), 2);
-  if (is_constant(a) || is_constant(b)) return std::numeric_limits<double>::quiet_NaN();
-  const auto n = static_cast<double>(a.size());
-  const double mean_a = std::accumulate(a.begin(), a.end(), 0.0) / n;
-  const double mean_b = std::accumulate(b.begin(), b.end(), 0.0) / n;
-  double ab = 0, aa = 0, bb = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const double da = a[i] - mean_a, db = b[i] - mean_b;
-    ab += da * db, aa += da * da, bb += db * db;
-  }
-  return std::clamp(ab / (std::sqrt(aa) * std::sqrt(bb)), -1.0, 1.0);
+  return pearson_of(a, b);
 }
 
 double spearman_of_scores(std::span<const double> a, std::span<const double> b) {
   check_pairs("spearman", a.size(), b.size(), 2);
-  for (const auto& values : {a, b})
-    if (std::any_of(values.begin(), values.end(), [](double v) { return std::isnan(v); }))
-      return std::numeric_limits<double>::quiet_NaN();  // it has no rank
-  return pearson_of_scores(mean_ranks(a), mean_ranks(b));
+  return spearman_of(a, b);
 }
 
 MetricValues similarity_metrics(Vectors a, Vectors b, std::span<const double> labels,
