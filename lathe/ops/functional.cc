@@ -7,6 +7,7 @@
 #include "lathe/ops/linear_fp8.h"
 #include "lathe/ops/linear_int8.h"
 #include "lathe/ops/optimizers/flat.h"
+#include "lathe/ops/pooling.h"
 #include "lathe/ops/reduce.h"
 #include "lathe/ops/rotary.h"
 #include "lathe/ops/rows.h"
@@ -32,6 +33,11 @@ Value tanh(Value x) { return one(op::tanh, {x}); }
 Value geglu(Value x) { return one(op::geglu, {x}); }
 Value mean(Value x) { return one(op::mean, {x}); }
 Value segment_mean(Value x, Value cu) { return one(op::segment_mean, {x, cu}); }
+Value segment_sum(Value x, Value first, Value cu, const char* weights) {
+  return one(op::segment_sum, {x, first, cu}, {{"weights", std::string(weights)}});
+}
+Value segment_max(Value x, Value first, Value cu) { return one(op::segment_max, {x, first, cu}); }
+Value l2_normalize(Value x) { return one(op::l2_normalize, {x}); }
 Value rotary(Value qkv, Value positions, int64_t heads, double theta) {
   return one(op::rotary, {qkv, positions}, {{"heads", heads}, {"theta", theta}});
 }
@@ -50,6 +56,7 @@ Value gather_rows(Value x, Value ids) { return one(op::gather_rows, {x, ids}); }
 Value look_up(Value table, Value ids, int64_t padding) {
   return one(op::look_up, {table, ids}, {{"padding", padding}});
 }
+Value concat(const std::vector<Value>& parts) { return one(op::concat, parts); }
 Value slice(Value x, int64_t offset, const Shape& shape) {
   return one(op::slice, {x}, {{"offset", offset}, {"shape", shape}});
 }

@@ -18,6 +18,13 @@ Value geglu(Value x);
 Value mean(Value x);
 /// x [N, c], cu [B+1] → [B, c]: the mean of each row of tokens
 Value segment_mean(Value x, Value cu);
+/// x [N, c], first [B], cu [B+1] → [B, c]: the sum of each row's tokens from `first` on, weighted as
+/// op::segment_sum does by the name of `weights`
+Value segment_sum(Value x, Value first, Value cu, const char* weights);
+/// The same, the greatest by column
+Value segment_max(Value x, Value first, Value cu);
+/// x [.., n], each row divided by its Euclidean length
+Value l2_normalize(Value x);
 /// qkv [N, 3 · heads · width], positions [N]: q and k turned by their positions
 Value rotary(Value qkv, Value positions, int64_t heads, double theta);
 /// x [.., k], w [n, k], b [n] or none → [.., n]
@@ -41,6 +48,8 @@ Value layer_norm(Value x, Value gamma, Value beta, double eps);
 Value gather_rows(Value x, Value ids);
 /// table [m, c] in any dtype, ids [n] → [n, c] f32.  Row `padding` gets no gradient, −1: every row gets one.
 Value look_up(Value table, Value ids, int64_t padding = -1);
+/// All elements of the tensors, one tensor after the other, flat: a view where the planner can make it one.
+Value concat(const std::vector<Value>& parts);
 /// A view of `shape` elements of a flat tensor, x [n].
 Value slice(Value x, int64_t offset, const Shape& shape);
 

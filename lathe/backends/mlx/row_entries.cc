@@ -1,7 +1,6 @@
 // Layer normalisation, dropout, rotary positions, means of rows of tokens, picking rows and adding them up.
-#include <limits>
-
 #include "lathe/backends/mlx/dropout.h"
+#include "lathe/backends/mlx/segments.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/layer_norm.h"
 #include "lathe/ops/rotary.h"
@@ -72,28 +71,10 @@ Arrays run_rotary(const Call& c) {
   return {mx::astype(mx::reshape(y, {tokens, c.cols(0)}), c.in_dtype(0))};
 }
 
-/// Of packed rows: which tokens they hold, f32 [B, N], and how many, f32 [B, 1], at least 1.
-struct Segments {
-  mx::array holds, tokens;
-};
-Segments segments_of(const mx::array& cu, int tokens) {
-  const int rows = static_cast<int>(cu.size()) - 1;
-  const mx::array begin = mx::reshape(mx::slice(cu, {0}, {rows}), {rows, 1});
-  const mx::array end = mx::reshape(mx::slice(cu, {1}, {rows + 1}), {rows, 1});
-  const mx::array token = mx::arange(tokens);
-  return {f32(mx::logical_and(mx::less_equal(begin, token), mx::less(token, end))),
-          f32(mx::maximum(mx::subtract(end, begin), mx::array(1)))};
-}
-/// In a product, what is not finite in one row would make the others NaN: 0 · ∞.  So it is counted apart.
 Arrays run_segment_mean(const Call& c) {
   const Segments s = segments_of(c[1], c.rows(0));
-  const mx::array x = f32(c[0]), finite = mx::isfinite(x);
-  const mx::array sum = mx::matmul(s.holds, mx::where(finite, x, number(0)));
-  const mx::array broken = mx::matmul(s.holds, f32(mx::logical_not(finite)));
-  const mx::array mean =
-      mx::where(mx::greater(broken, number(0)), number(std::numeric_limits<double>::quiet_NaN()),
-                mx::divide(sum, s.tokens));
-  return {mx::astype(mean, c.in_dtype(0))};
+  const mx::array sum = sum_of_segments(s.holds, s.holds, f32(c[0]));
+  return {mx::astype(mx::divide(sum, s.tokens), c.in_dtype(0))};
 }
 Arrays run_segment_mean_bwd(const Call& c) {
   const Segments s = segments_of(c[1], static_cast<int>(c.out_type(0).shape[0]));
