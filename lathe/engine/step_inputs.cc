@@ -69,6 +69,7 @@ void StepInputs::set(const PackedBatch* batch, const StepScalars& scalars, BaseR
   stop_ = scalars.stop ? 1.0f : 0.0f;
   if (batch == nullptr) return;
   check(*batch, model_);
+  pooling_.set(batch->cu_seqlens, batch->tensors.ints(kPromptLength));
   if (model_.type_vocab_size() == 1) one_type_.assign(batch->token_type_ids.size(), 0);
   begins_ = batch->cu_seqlens;
   row_ids_.resize(static_cast<size_t>(batch->rows));
@@ -106,7 +107,8 @@ const std::vector<int32_t>& StepInputs::ids_of_all_ranks() const {
   return batch_->all_input_ids;
 }
 
-std::span<const std::byte> StepInputs::content(const std::string& input) const {
+std::span<const std::byte> StepInputs::content(const ValueInfo& value) {
+  const std::string& input = value.name;
   if (input == "rng") return bytes(rng_);
   if (input == "hyper") return bytes(hyper_);
   if (input == "head_hyper") return bytes(head_hyper_);
@@ -126,13 +128,14 @@ std::span<const std::byte> StepInputs::content(const std::string& input) const {
   if (input == "cu_seqlens") return bytes(begins_);
   if (input == "cls_index") return bytes(batch_->cls_index);
   if (const Tensor* tensor = batch_->tensors.find(input)) return tensor->bytes();
+  if (const auto* of_pooling = pooling_.find(input, elements(value.type))) return bytes(*of_pooling);
   fail(ErrorCode::kInternal, "the session has no content for the program's input {}", input);
 }
 
 const Slot& StepInputs::slot(const Program& program) {
   slot_.inputs.clear();
   for (const ValueInfo& value : program.values())
-    if (value.kind == ValueKind::kInput) slot_.inputs.push_back(content(value.name));
+    if (value.kind == ValueKind::kInput) slot_.inputs.push_back(content(value));
   return slot_;
 }
 

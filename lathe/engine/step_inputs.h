@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lathe/data/batch.h"
+#include "lathe/models/sentence/pooling_inputs.h"
 #include "lathe/models/task_model.h"
 #include "lathe/ops/optimizers/optimizer.h"
 #include "lathe/optim/optimizer.h"
@@ -47,7 +48,7 @@ class StepInputs {
   const Slot& slot(const Program& program);
 
  private:
-  std::span<const std::byte> content(const std::string& input) const;
+  std::span<const std::byte> content(const ValueInfo& value);
   const std::vector<int32_t>& ids_of_all_ranks() const;
   void number_positions(int32_t padding);
 
@@ -57,6 +58,7 @@ class StepInputs {
   const PackedBatch* batch_ = nullptr;
   BaseRows base_;
   std::vector<int32_t> begins_, row_ids_, position_rows_, scored_sample_ids_, scored_position_ids_;
+  PoolingInputs pooling_;
   std::vector<int32_t> one_type_;  // token types of a model that has one, whatever the tokenizer says
   std::array<uint32_t, 2> rng_{};
   std::array<float, kHyperCount> hyper_{}, head_hyper_{};

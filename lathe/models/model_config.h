@@ -8,6 +8,8 @@
 
 namespace lathe {
 
+struct SentenceFolder;
+
 /// What ModernBERT's config.json says beyond the others'.
 struct ModernBertConfig {
   std::vector<bool> local;  ///< by layer: it attends within the window
@@ -37,6 +39,8 @@ struct ModelConfig {
   double classifier_dropout = 0.1, qa_dropout = 0, mlp_dropout = 0;
   double initializer_range = 0.02, layer_norm_eps = 1e-12;
   ModernBertConfig modern = {};
+  /// The modules of sentence-transformers that follow, for a task of vectors; null: the mean of the tokens.
+  std::shared_ptr<const SentenceFolder> sentence = nullptr;
   std::shared_ptr<const nlohmann::json> json = no_json_keys();  ///< never null
   std::string file = "config.json";                             ///< where it was read from, for messages
 };

@@ -31,7 +31,8 @@ class TaskModel : public nn::Module {
   /// The base gives a row per token, [N, hidden_size]; else one per row, [B, hidden_size].
   bool per_token() const {
     const HeadKind kind = task_->head().kind;
-    return kind != HeadKind::kSequenceClassification && kind != HeadKind::kMultipleChoice;
+    return kind != HeadKind::kSequenceClassification && kind != HeadKind::kMultipleChoice &&
+           kind != HeadKind::kSentenceVector;
   }
   /// Of the tokens only those that are scored, [M, hidden_size]; no cache of a base's output holds these.
   bool per_scored() const { return task_->head().kind == HeadKind::kMaskedLM; }
@@ -39,6 +40,7 @@ class TaskModel : public nn::Module {
   bool rows_may_be_empty() const {
     return per_scored() || task_->head().kind == HeadKind::kTokenClassification;
   }
+  /// Numbers of such a row.
   virtual int64_t hidden_size() const = 0;
   virtual int64_t vocab_size() const = 0;
   /// Tokens that a row may have.

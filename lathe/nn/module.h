@@ -58,8 +58,8 @@ struct Block {
 /// program.  On top of what the data have there are position_ids, sample_ids [N] (number of the token's row
 /// in the global batch), position_rows [N] (of the position table, where a model numbers them in its own
 /// way), row_ids [B] (number of the row), cls_index [B] (first token of each row),
-/// scored_sample_ids and scored_position_ids [M] (those of the tokens that are scored), and rng [2] (seed,
-/// update step).
+/// scored_sample_ids and scored_position_ids [M] (those of the tokens that are scored), rng [2] (seed,
+/// update step), and what pooling reads (models/sentence/pooling_inputs.h).
 class Inputs {
  public:
   /// samples: 0 where each is a row.
@@ -73,6 +73,8 @@ class Inputs {
   Value row(const std::string& name, DType dtype, int64_t width) {
     return make(name, {dtype, {rows_, width}});
   }
+  /// So many for each row, [B · count].
+  Value rows(const std::string& name, int64_t count) { return make(name, {DType::i32, {rows_ * count}}); }
   /// Of the tokens that are scored, [M].
   Value scored(const std::string& name) { return make(name, {DType::i32, {scored_}}); }
   /// Of samples that have several rows, [S].

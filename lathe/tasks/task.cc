@@ -7,7 +7,7 @@
 namespace lathe {
 
 bool Task::is_labelled(const TensorList& tensors) const {
-  return std::all_of(targets_.begin(), targets_.end(), [&](const Target& target) {
+  return !targets_.empty() && std::all_of(targets_.begin(), targets_.end(), [&](const Target& target) {
     return !(target.floats ? tensors.floats(target.name).empty() : tensors.ints(target.name).empty());
   });
 }

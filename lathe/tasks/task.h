@@ -22,6 +22,7 @@ enum class HeadKind {
   kQuestionAnswering,       ///< scores [N, 2]: of every token as the start and as the end of an answer
   kMaskedLM,                ///< scores [M, vocabulary], of the tokens of scored_index
   kMultipleChoice,          ///< scores [B, 1], compared within a sample
+  kSentenceVector,          ///< vectors of texts [B, width]: a base, and modules of sentence-transformers
 };
 /// A head and the number of its scores, where the vocabulary or the class does not say it.
 struct HeadSpec {
@@ -68,7 +69,7 @@ class Task {
   /// Whether labels have names, which config.json lists.
   virtual bool names_labels() const { return label_kind().has_value(); }
 
-  /// What the loss reads; a data set has all of them, or none.
+  /// What the loss reads; a data set has all of them, or none.  Empty: the task has no loss.
   const std::vector<Target>& targets() const { return targets_; }
   bool is_labelled(const TensorList& tensors) const;
   /// Whether it compares the rows of a sample, of which there are several; else each sample is a row.

@@ -11,6 +11,7 @@ TaskPtr token_labels(int64_t labels);     ///< a class for each labelled token, 
 TaskPtr question_answering(int64_t = 2);  ///< a span of the text, the mean of two cross entropies
 TaskPtr masked_lm(int64_t);               ///< a token of the vocabulary, cross entropy over labelled tokens
 TaskPtr multiple_choice(int64_t = 1);     ///< one row of a sample's several, cross entropy over them
+TaskPtr sentence_vectors(int64_t = 0);    ///< a vector of each text; it has no loss
 
 /// Makes a task as soon as the number of labels is known.
 using MakeTask = TaskPtr (*)(int64_t labels);

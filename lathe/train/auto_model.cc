@@ -14,6 +14,7 @@
 #include "lathe/io/json_file.h"
 #include "lathe/models/family.h"
 #include "lathe/models/new_weights.h"
+#include "lathe/models/sentence/sentence_checkpoint.h"
 #include "lathe/text/python_format.h"
 #include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/config/config_overrides.h"
@@ -81,7 +82,10 @@ ModelConfig read_config(FileSystem& fs, const ModelFolders& folders) {
   ModelConfig config = read_model_config(fs, folders.config);
   if (!folders.adapter.empty() && folders.config != folders.adapter)
     config = config_of_adapter(fs, folders.adapter, config);
-  return with_overrides(std::move(config), folders.config_overrides);
+  config = with_overrides(std::move(config), folders.config_overrides);
+  if (!folders.sentence.empty())
+    config.sentence = std::make_shared<SentenceFolder>(read_sentence_folder(fs, folders.sentence));
+  return config;
 }
 
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head) {
@@ -94,6 +98,7 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
   if (!folders.weights.empty()) {
     weights = open_checkpoint(fs, folders.weights);
     check_layers(config, *weights, folders.weights);
+    if (config.sentence) weights = with_dense_weights(std::move(weights), config.sentence, folders.sentence);
   }
   AutoModel model = make(config, head);
   model.folder = folders.weights;

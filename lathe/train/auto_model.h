@@ -42,6 +42,7 @@ struct ModelFolders {
   std::string weights, config, tokenizer;
   std::string config_overrides = {};  ///< of keys of the configuration (with_overrides)
   std::string adapter = {};           ///< the folder of an adapter that the model has
+  std::string sentence = {};  ///< of sentence-transformers: modules that follow (ModelConfig::sentence)
 };
 
 /// The configuration of a model.  Errors: as read_model_config and with_overrides.

@@ -8,6 +8,7 @@
 #include "lathe/io/json_file.h"
 #include "lathe/models/encoders/encoder_model.h"
 #include "lathe/models/encoders/modern_bert.h"
+#include "lathe/models/encoders/sentence_head.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"
 
@@ -265,6 +266,23 @@ class MaskedLm : public Encoder {
   std::optional<nn::LayerNorm> norm_;
 };
 
+/// A vector of each text.
+class SentenceVectors : public Encoder {
+ public:
+  SentenceVectors(const ModelConfig& c, const TaskPtr& task) : Encoder(c, task) {
+    declare_all([&] { head_.emplace(*this, c); });
+  }
+  int64_t hidden_size() const override { return head_->pooled_width(); }
+  /// [B, hidden_size]
+  Value base_output() override {
+    return head_->pool(*trace().inputs, [this](const TokenRows& wanted) { return base_output_of(wanted); });
+  }
+  HeadOutput head(Value base) override { return head_->vectors(base); }
+
+ private:
+  std::optional<SentenceHead> head_;
+};
+
 void check_masked_lm(const ModelConfig& config, const Family& family) {
   if (family.masked_lm == nullptr && !family.modern)
     fail(ErrorCode::kUnsupported,
@@ -287,6 +305,7 @@ std::unique_ptr<TaskModel> make_model(const ModelConfig& config, const TaskPtr& 
   if (kind == HeadKind::kMaskedLM) check_masked_lm(config, family);
   if (family.modern) return make_modern_bert(config, task);
   if (kind == HeadKind::kMaskedLM) return std::make_unique<MaskedLm>(config, task, *family.masked_lm);
+  if (kind == HeadKind::kSentenceVector) return std::make_unique<SentenceVectors>(config, task);
   if (kind == HeadKind::kSequenceClassification)
     return std::make_unique<SequenceClassification>(config, task);
   if (kind == HeadKind::kMultipleChoice) return std::make_unique<MultipleChoice>(config, task);
@@ -294,10 +313,11 @@ std::unique_ptr<TaskModel> make_model(const ModelConfig& config, const TaskPtr& 
 }
 
 std::string architecture(const ModelConfig& config, HeadKind head) {
-  constexpr const char* kNames[] = {"SequenceClassification", "TokenClassification", "QuestionAnswering",
-                                    "MaskedLM", "MultipleChoice"};
-  return fmt::format("{}For{}", family_of(config.model_type, config.file).class_prefix,
-                     kNames[static_cast<size_t>(head)]);
+  constexpr const char* kNames[] = {"ForSequenceClassification", "ForTokenClassification",
+                                    "ForQuestionAnswering",      "ForMaskedLM",
+                                    "ForMultipleChoice",         "Model"};
+  return family_of(config.model_type, config.file).class_prefix +
+         std::string(kNames[static_cast<size_t>(head)]);
 }
 
 }  // namespace lathe

@@ -5,6 +5,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/models/encoders/encoder_model.h"
+#include "lathe/models/encoders/sentence_head.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"
 
@@ -114,8 +115,7 @@ class ModernEncoder : public EncoderModel {
         embedding_norm_(norm_of(*this, c, "model.embeddings.norm")),
         embedding_dropout_(*this, "model.embeddings.drop", c.hidden_dropout_prob),
         layers_(layers(c)),
-        final_norm_(norm_of(*this, c, "model.final_norm")),
-        prediction_(*this, c) {}
+        final_norm_(norm_of(*this, c, "model.final_norm")) {}
   /// [N, C]
   Value base_output() override { return base_output_of({}); }
 
@@ -141,15 +141,13 @@ class ModernEncoder : public EncoderModel {
   nn::Dropout embedding_dropout_;
   std::vector<ModernLayer> layers_;
   nn::LayerNorm final_norm_;
-
- protected:
-  PredictionHead prediction_;
 };
 
 class ModernClassification : public ModernEncoder {
  public:
   ModernClassification(const ModelConfig& c, const TaskPtr& task)
       : ModernEncoder(c, task),
+        prediction_(*this, c),
         dropout_(*this, "drop", c.classifier_dropout),
         output_(*this, "classifier", c.hidden_size, task->head().labels, last(c)) {}
   /// The first token's row, or the mean of all, [B, C].
@@ -161,6 +159,7 @@ class ModernClassification : public ModernEncoder {
   HeadOutput head(Value base) override { return cast(output_(dropout_.rows(prediction_(base))), DType::f32); }
 
  private:
+  PredictionHead prediction_;
   nn::Dropout dropout_;
   nn::Linear output_;
 };
@@ -170,11 +169,13 @@ class ModernTokens : public ModernEncoder {
  public:
   ModernTokens(const ModelConfig& c, const TaskPtr& task)
       : ModernEncoder(c, task),
+        prediction_(*this, c),
         dropout_(*this, "drop", c.qa_dropout),
         output_(*this, "classifier", c.hidden_size, task->head().labels, last(c)) {}
   HeadOutput head(Value base) override { return cast(output_(dropout_(prediction_(base))), DType::f32); }
 
  private:
+  PredictionHead prediction_;
   nn::Dropout dropout_;
   nn::Linear output_;
 };
@@ -183,6 +184,7 @@ class ModernMaskedLm : public ModernEncoder {
  public:
   ModernMaskedLm(const ModelConfig& c, const TaskPtr& task)
       : ModernEncoder(c, task),
+        prediction_(*this, c),
         bias_(c.modern.decoder_bias ? add_parameter({"decoder.bias", {c.vocab_size}, nn::Init::kZeros, false})
                                     : -1) {}
   /// [M, C]
@@ -197,7 +199,23 @@ class ModernMaskedLm : public ModernEncoder {
   bool divides_by_items() const override { return true; }
 
  private:
+  PredictionHead prediction_;
   int bias_;  // −1: none
+};
+
+/// A vector of each text.
+class ModernVectors : public ModernEncoder {
+ public:
+  ModernVectors(const ModelConfig& c, const TaskPtr& task) : ModernEncoder(c, task), head_(*this, c) {}
+  int64_t hidden_size() const override { return head_.pooled_width(); }
+  /// [B, hidden_size]
+  Value base_output() override {
+    return head_.pool(*trace().inputs, [this](const TokenRows& wanted) { return base_output_of(wanted); });
+  }
+  HeadOutput head(Value base) override { return head_.vectors(base); }
+
+ private:
+  SentenceHead head_;
 };
 
 }  // namespace
@@ -209,6 +227,8 @@ std::unique_ptr<TaskModel> make_modern_bert(const ModelConfig& config, const Tas
       return std::make_unique<ModernClassification>(config, task);
     case HeadKind::kMaskedLM:
       return std::make_unique<ModernMaskedLm>(config, task);
+    case HeadKind::kSentenceVector:
+      return std::make_unique<ModernVectors>(config, task);
     default:
       return std::make_unique<ModernTokens>(config, task);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
@@ -17,7 +18,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kModulesFile = "modules.json";
-constexpr std::array<const char*, 5> kActivations = {"Tanh", "Identity", "ReLU", "GELU", "Sigmoid"};
+constexpr std::array<const char*, 4> kDenseActivations = {"Tanh", "Identity", "ReLU", "GELU"};
+constexpr std::array<const char*, 2> kScoreActivations = {"Sigmoid", "Identity"};
 // Of older versions, by the family of the model.
 constexpr std::array<const char*, 7> kTransformerFiles = {
     "sentence_bert_config.json",      "sentence_roberta_config.json", "sentence_distilbert_config.json",
@@ -26,13 +28,13 @@ constexpr std::array<const char*, 7> kTransformerFiles = {
 
 std::string last_name(const std::string& type) { return type.substr(type.rfind('.') + 1); }
 
-std::string known_activation(const std::string& type, const std::string& file) {
+std::string known_activation(std::span<const char* const> known, const std::string& type,
+                             const std::string& file) {
   const std::string name = last_name(type);
-  if (type.starts_with("torch.nn.") && std::count(kActivations.begin(), kActivations.end(), name) > 0)
-    return name;
+  if (type.starts_with("torch.nn.") && std::count(known.begin(), known.end(), name) > 0) return name;
   fail(ErrorCode::kUnsupported,
        "{}: activation \"{}\": Lathe knows torch.nn's {}: take a model with one of them", file, type,
-       fmt::join(kActivations, ", "));
+       fmt::join(known, ", "));
 }
 
 PoolingConfig parse_pooling(const json& config, const std::string& file) {
@@ -64,6 +66,7 @@ DenseConfig read_dense(FileSystem& fs, const std::string& folder) {
     fail(ErrorCode::kInvalidData, "{}: found {} in_features and {} out_features, expected 1 or more", file,
          out.in, out.out);
   out.activation = known_activation(
+      kDenseActivations,
       value_or<std::string>(config, "activation_function", "torch.nn.modules.activation.Tanh", file), file);
   for (const char* key : {"module_input_name", "module_output_name"})
     if (const auto name = value_or<std::string>(config, key, "sentence_embedding", file);
@@ -178,7 +181,7 @@ CrossEncoderFolder read_cross_encoder_folder(FileSystem& fs, const std::string& 
     const auto there = value_or<std::string>(settings, "activation_fn", "", newer);
     if (!there.empty()) type = there, from = newer;
   }
-  if (!type.empty()) out.activation = known_activation(type, from);
+  if (!type.empty()) out.activation = known_activation(kScoreActivations, type, from);
   return out;
 }
 

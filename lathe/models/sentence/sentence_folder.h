@@ -26,7 +26,7 @@ struct PoolingConfig {
 /// 2_Dense: activation(x · weightᵀ + bias).
 struct DenseConfig {
   int64_t in = 0, out = 0;
-  std::string activation = "Tanh";  ///< Tanh, Identity, ReLU, GELU or Sigmoid
+  std::string activation = "Tanh";  ///< Tanh, Identity, ReLU or GELU
   std::vector<float> weight;        ///< [out, in]
   std::vector<float> bias;          ///< [out]; empty: none
 };

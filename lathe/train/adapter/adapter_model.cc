@@ -23,13 +23,14 @@ std::string task_type_of(HeadKind head) {
   return head == HeadKind::kSequenceClassification ? "SEQ_CLS"
          : head == HeadKind::kTokenClassification  ? "TOKEN_CLS"
          : head == HeadKind::kQuestionAnswering    ? "QUESTION_ANS"
+         : head == HeadKind::kSentenceVector       ? "FEATURE_EXTRACTION"
                                                    : "";
 }
 
 /// The heads that PEFT trains whole, by the task.  ModernBERT's head of questions is called classifier.
 Names heads_of(const TaskModel& model) {
   const HeadKind head = model.task().head().kind;
-  if (head == HeadKind::kMaskedLM) return {};
+  if (head == HeadKind::kMaskedLM || head == HeadKind::kSentenceVector) return {};
   if (head != HeadKind::kQuestionAnswering) return {"classifier", "score"};
   return {model.find("qa_outputs.weight") >= 0 ? "qa_outputs" : "classifier"};
 }
