@@ -141,6 +141,39 @@ Status write_npy(FileSystem& fs, const std::string& path, const NpyArray& array,
   return write_npy(fs, path, array, [&](const NpySink& sink) { return sink(values); });
 }
 
+NpyStream::NpyStream(FileSystem& fs, std::string path, int64_t width)
+    : fs_(fs), path_(std::move(path)), waiting_(temporary_name(path_)), width_(width) {
+  fs_.create_directories(parent_folder(path_)).check();
+  file_ = fs_.create(waiting_).value();
+}
+
+NpyStream::~NpyStream() {
+  file_.reset();
+  static_cast<void>(fs_.remove_all(waiting_));  // nothing can be said of an error here
+}
+
+void NpyStream::put(std::span<const float> rows) {
+  file_->append(std::as_bytes(rows)).check();
+  values_ += std::ssize(rows);
+}
+
+void NpyStream::finish() {
+  file_->close().check();
+  const NpyArray array{.dtype = DType::f32, .shape = {values_ / width_, width_}};
+  const auto copy = [&](const NpySink& sink) -> Status {
+    if (values_ == 0) return {};
+    const MappedFile waiting = fs_.map(waiting_).value();
+    const auto* values = reinterpret_cast<const float*>(waiting.bytes().data());
+    for (size_t i = 0; i < static_cast<size_t>(values_); i += kValuesAtOnce) {
+      const std::span part(values + i, std::min(kValuesAtOnce, static_cast<size_t>(values_) - i));
+      if (Status status = sink(part); !status.ok()) return status;
+      waiting.release(std::as_bytes(part));
+    }
+    return {};
+  };
+  write_npy(fs_, path_, array, copy).check();
+}
+
 NpyFile NpyFile::open(FileSystem& fs, const std::string& path) {
   NpyFile out;
   out.file_ = fs.map(path).value();

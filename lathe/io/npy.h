@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,28 @@ Status write_npy(FileSystem& fs, const std::string& path, const NpyArray& array,
 /// The same with all rows at hand.
 Status write_npy(FileSystem& fs, const std::string& path, const NpyArray& array,
                  std::span<const float> values);
+
+/// The same where nobody knows yet how many rows there are: they wait in a file of their own next to it,
+/// which is gone in the end.
+class NpyStream {
+ public:
+  /// Errors: kIo.
+  NpyStream(FileSystem& fs, std::string path, int64_t width);
+  ~NpyStream();
+  NpyStream(const NpyStream&) = delete;
+  NpyStream& operator=(const NpyStream&) = delete;
+
+  /// Whole rows of f32.  Errors: kIo.
+  void put(std::span<const float> rows);
+  /// Writes the file.  Errors: kIo.
+  void finish();
+
+ private:
+  FileSystem& fs_;
+  std::string path_, waiting_;
+  int64_t width_, values_ = 0;
+  std::unique_ptr<WritableFile> file_;
+};
 
 /// A .npy file, mapped.
 class NpyFile {

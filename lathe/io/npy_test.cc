@@ -56,6 +56,28 @@ TEST(Npy, ReadsWhatItWroteInParts) {
   }
 }
 
+TEST(Npy, AStreamOfRowsGivesTheSameFile) {
+  const TestFolder folder;
+  const std::vector<float> values{0, 0.25f, 0.5f, 0.75f, 1, 1.25f};
+  for (const int64_t rows : {0, 2}) {
+    const auto first = std::span(values).first(static_cast<size_t>(3 * rows));
+    write_npy(npy_disk(), folder / "a.npy", {.dtype = DType::f32, .shape = {rows, 3}}, first).check();
+    {
+      NpyStream stream(npy_disk(), folder / "new/b.npy", 3);
+      for (int64_t row = 0; row < rows; ++row) stream.put(first.subspan(static_cast<size_t>(3 * row), 3));
+      stream.finish();
+    }
+    EXPECT_EQ(npy_disk().read(folder / "new/b.npy").value(), npy_disk().read(folder / "a.npy").value());
+    EXPECT_EQ(npy_disk().list(folder / "new").value(), std::vector<std::string>{"b.npy"});
+  }
+}
+
+TEST(Npy, AStreamThatDoesNotEndLeavesNothing) {
+  const TestFolder folder;
+  { NpyStream(npy_disk(), folder / "b.npy", 1).put(std::vector<float>{1, 2}); }
+  EXPECT_TRUE(npy_disk().list(folder.path()).value().empty());
+}
+
 TEST(Npy, LeavesNoFileOfAnotherLength) {
   const TestFolder folder;
   const Status status =

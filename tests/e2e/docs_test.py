@@ -39,6 +39,7 @@ class Blocks(unittest.TestCase):
         "ner": ((), ("tags: B-LOC 3", "next: lathe predict names", '"entities": [')),
         "mlm": ((), ("6 training samples", "next: lathe predict words", '"fills": [', "a new model, bert with 2 layers of 64")),
         "swag": ((), ("6 training rows, 3 endings each", "next: lathe predict chooser", '"probabilities": [')),
+        "encode": ((), ("no modules.json", '"text": "A new bank", "embedding": [', "4 texts, ")),
         "resume": ((), ("going on from long/checkpoint-2",)),
         "report": ((), ("report: seen/report.html",)),
         "memory": ((), ("train_loss",)),

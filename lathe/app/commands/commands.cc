@@ -9,8 +9,9 @@
 namespace lathe {
 
 Command glue_command(), classify_command(), qa_command(), ner_command(), mlm_command(), swag_command(),
-    launch_command(), predict_command(), merge_command(), bench_command(), runs_command(), demo_command(),
-    tokenize_command(), info_command(), doctor_command(), arguments_command(), completion_command();
+    launch_command(), predict_command(), encode_command(), merge_command(), bench_command(), runs_command(),
+    demo_command(), tokenize_command(), info_command(), doctor_command(), arguments_command(),
+    completion_command();
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = [] {
@@ -18,7 +19,8 @@ const std::vector<Command>& commands() {
         {"train",
          {glue_command(), classify_command(), qa_command(), ner_command(), mlm_command(), swag_command(),
           demo_command(), launch_command()}},
-        {"use a model", {predict_command(), merge_command(), tokenize_command(), info_command()}},
+        {"use a model",
+         {predict_command(), encode_command(), merge_command(), tokenize_command(), info_command()}},
         {"see runs and this machine", {runs_command(), bench_command(), doctor_command()}},
         {"this program", {arguments_command(), completion_command()}}};
     std::vector<Command> all;

@@ -4,51 +4,20 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
+#include "lathe/app/commands/file_format.h"
 #include "lathe/app/commands/predict_job.h"
 #include "lathe/app/terminal/signals.h"
 #include "lathe/data/parquet_writer.h"
 #include "lathe/data/squad.h"
 #include "lathe/data/table_reader.h"
-#include "lathe/io/json_file.h"
 
 namespace lathe {
 namespace {
 
 using Put = std::function<void(std::string_view)>;
-
-/// Names that a first line of the wanted columns has, if it is the header of a table.
-std::vector<std::string> names_in(std::string_view head, char separator) {
-  std::vector<std::string> names;
-  for (std::string_view line = head.substr(0, head.find('\n')); !line.empty();) {
-    const size_t end = std::min(line.find(separator), line.size());
-    std::string_view name = line.substr(0, end);
-    line.remove_prefix(std::min(end + 1, line.size()));
-    if (name.ends_with('\r')) name.remove_suffix(1);
-    if (name.size() > 1 && name.starts_with('"') && name.ends_with('"'))
-      name = name.substr(1, name.size() - 2);
-    names.emplace_back(name);
-  }
-  return names;
-}
-
-/// Told by its beginning: JSON, or a header with a column that may be the texts'; else lines.
-TableFormat format_of(std::string_view head, const std::function<bool(const std::string&)>& is_text_column) {
-  const size_t begin = head.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return TableFormat::kLines;
-  const std::string_view first = head.substr(begin, head.find('\n', begin) - begin);
-  if (head[begin] == '{' && (is_json(first) || first.size() < 3)) return TableFormat::kJson;
-  if (head[begin] == '[' && head.find_first_not_of(" \t\r\n", begin + 1) == head.find('{', begin))
-    return TableFormat::kJson;
-  for (const auto& [separator, format] : {std::pair{'\t', TableFormat::kTsv}, {',', TableFormat::kCsv}}) {
-    const std::vector<std::string> names = names_in(head, separator);
-    if (std::any_of(names.begin(), names.end(), is_text_column)) return format;
-  }
-  return TableFormat::kLines;
-}
 
 /// A file of lines as a table: text, and text_pair if they are pairs.
 class LinesAsTable {
@@ -128,36 +97,13 @@ class FileJob {
     if (settings_.json) output_ = OutputFormat::kJsonLines;
     if (!settings_.output) return;
     const std::string& path = *settings_.output;
-    std::error_code none;
-    if (std::filesystem::equivalent(*settings_.file, path, none))
-      fail(ErrorCode::kUsage, "--output: found {}, which is --file; expected another file", path);
-    if (real_file_system().is_directory(path))
-      fail(ErrorCode::kUsage, "--output: {} is a folder, expected a file", path);
-    if (!real_file_system().is_writable(path))
-      fail(ErrorCode::kUsage, "--output: {} cannot be written; give a file in a folder where you may write",
-           path);
+    check_output_file(path, settings_.file);
     const auto format = output_format_of(path);
     if (!format)
       fail(ErrorCode::kUsage,
            "--output: found {}, expected a name that ends in .csv, .tsv, .jsonl or .parquet", path);
     output_ = *format;
     if (output_ == OutputFormat::kParquet) parquet_status().check();
-  }
-
-  /// By --format, else by the name, else by what it begins with.
-  TableFormat format(const TableReader& reader) const {
-    const std::string& path = *settings_.file;
-    const std::string asked = settings_.format.value_or("");
-    if (asked == "lines") return TableFormat::kLines;
-    if (const auto format = table_format_of("." + asked); !asked.empty()) return *format;
-    if (const auto format = table_format_of(path); format && path != kStandardInput)
-      return format == TableFormat::kTrec ? TableFormat::kLines : *format;
-    const TableFormat found =
-        format_of(reader.head(), [this](const std::string& name) { return rows_.may_be_text(name); });
-    if (found == TableFormat::kLines)
-      print_error(
-          fmt::format("{}: each line is taken for a text; for a table say --format\n", reader.origin()));
-    return found;
   }
 
   bool answers() const { return predictor_.model().model->task().scores_texts(); }
@@ -176,7 +122,9 @@ class FileJob {
 
   void read(const Put& put) {
     TableReader reader(*settings_.file, [] { return stop_signal() != 0; });
-    if (!reader.is_parquet()) kind_ = format(reader);
+    if (!reader.is_parquet())
+      kind_ = format_of_file(reader, *settings_.file, settings_.format,
+                             [this](const std::string& name) { return rows_.may_be_text(name); });
     const bool lines = kind_ == TableFormat::kLines;
     if (lines) check_lines(reader.origin());
     if ((kind_ == TableFormat::kCsv || kind_ == TableFormat::kTsv) && reader.has_crlf()) line_end_ = "\r\n";

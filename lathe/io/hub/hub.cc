@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -133,6 +134,17 @@ std::vector<std::string> weight_files(const std::vector<std::string>& files, con
        "model \"{}\" has neither model.safetensors nor pytorch_model.bin; expected one of them", name);
 }
 
+/// Of sentence-transformers: modules.json, settings, and the files of modules in folders such as 2_Dense.
+bool is_of_modules(const std::string& file) {
+  const std::string name = file_name(file);
+  if (name == file)
+    return file == "modules.json" || file == "config_sentence_transformers.json" ||
+           (file.starts_with("sentence_") && file.ends_with("_config.json"));
+  const bool of_module = file[0] >= '1' && file[0] <= '9' && file.find('_') < file.find('/') &&
+                         std::count(file.begin(), file.end(), '/') == 1;
+  return of_module && (name == "config.json" || name == "model.safetensors" || name == "pytorch_model.bin");
+}
+
 std::vector<std::string> missing_weights(FileSystem& fs, const std::string& folder) {
   for (const auto& [whole, index_name] : kWeights) {
     if (fs.exists(join_path(folder, whole))) return {};
@@ -198,6 +210,8 @@ std::vector<std::string> choose_model_files(const std::vector<std::string>& file
   }
   const std::vector<std::string> weights = weight_files(files, name, read);
   out.insert(out.end(), weights.begin(), weights.end());
+  if (contains(files, "modules.json"))
+    std::copy_if(files.begin(), files.end(), std::back_inserter(out), is_of_modules);
   return out;
 }
 

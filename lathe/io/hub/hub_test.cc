@@ -34,6 +34,19 @@ TEST(Hub, SafetensorsFirstPicklesLast) {
   EXPECT_THROW(chosen({"config.json", "tf_model.h5"}, weights), Error);
 }
 
+TEST(Hub, ModulesOfSentenceTransformersComeAlong) {
+  const Names files = {"1_Pooling/config.json", "2_Dense/model.safetensors",         "2_Dense/notes.txt",
+                       "config.json",           "config_sentence_transformers.json", "model.safetensors",
+                       "onnx/model.onnx",       "sentence_bert_config.json"};
+  const ModelNeed weights{true, false};
+  EXPECT_EQ(chosen(files, weights), (Names{"config.json", "model.safetensors"}));
+  Names all = files;
+  all.emplace_back("modules.json");
+  EXPECT_EQ(chosen(all, weights),
+            (Names{"config.json", "model.safetensors", "1_Pooling/config.json", "2_Dense/model.safetensors",
+                   "config_sentence_transformers.json", "sentence_bert_config.json", "modules.json"}));
+}
+
 /// A model next to it is not read, config and tokenizer may be those of the base.
 TEST(Hub, OfAnAdapterTheWeightsAreItsOwn) {
   const ModelNeed all{true, true};
