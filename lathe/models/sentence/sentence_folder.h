@@ -81,4 +81,8 @@ struct CrossEncoderFolder {
 /// Sigmoid of one label, else Identity. Errors: as read_sentence_folder.
 CrossEncoderFolder read_cross_encoder_folder(FileSystem& fs, const std::string& folder, int64_t labels);
 
+/// Writes modules.json, sentence_bert_config.json and config_sentence_transformers.json as version 6 does;
+/// all else of the folder is the classifier's.
+void write_cross_encoder_folder(FileSystem& fs, const std::string& folder, const CrossEncoderFolder& model);
+
 }  // namespace lathe

@@ -195,5 +195,22 @@ TEST(SentenceFolder, CrossEncoders) {
       std::string::npos);
 }
 
+TEST(SentenceFolder, WritesCrossEncodersAsThePackage) {
+  const TestFolder folder;
+  const std::string from = stored_folder("one_score");
+  CrossEncoderFolder model = read_cross_encoder_folder(real_disk(), from, 1);
+  model.prompts = {{"ask", "q: "}};
+  model.default_prompt_name = "ask";
+  write_cross_encoder_folder(real_disk(), folder.path(), model);
+  for (const char* file : {"modules.json", "sentence_bert_config.json"})
+    EXPECT_EQ(real_disk().read(folder / file).value(), real_disk().read(join_path(from, file)).value())
+        << file;
+  write_text(folder, "config.json", "{}");
+  const CrossEncoderFolder back = read_cross_encoder_folder(real_disk(), folder.path(), 3);
+  EXPECT_EQ(back.activation, "Sigmoid");
+  EXPECT_EQ(back.prompts, model.prompts);
+  EXPECT_EQ(back.default_prompt_name, "ask");
+}
+
 }  // namespace
 }  // namespace lathe

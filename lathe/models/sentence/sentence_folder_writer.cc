@@ -64,15 +64,24 @@ void write_dense(FileSystem& fs, const std::string& folder, const DenseConfig& d
   write_safetensors(fs, join_path(folder, "model.safetensors"), tensors, {}).check();
 }
 
+void put_prompts(ordered_json& settings, const std::map<std::string, std::string>& prompts,
+                 const std::optional<std::string>& default_name) {
+  if (default_name) settings["default_prompt_name"] = *default_name;
+  settings["prompts"] = ordered_json::object();
+  for (const auto& [name, prompt] : prompts) settings["prompts"][name] = prompt;
+}
+
+ordered_json module_entry(size_t index, const std::string& path, const std::string& type) {
+  return {{"idx", index}, {"name", std::to_string(index)}, {"path", path}, {"type", type}};
+}
+
 void write_settings(FileSystem& fs, const std::string& folder, const SentenceFolder& model) {
   ordered_json transformer;
   if (model.max_seq_length) transformer["max_seq_length"] = *model.max_seq_length;
   transformer["do_lower_case"] = model.do_lower_case;
   write_json_file(fs, join_path(folder, "sentence_bert_config.json"), transformer, 4);
   ordered_json settings = {{"default_prompt_name", nullptr}, {"model_type", "SentenceTransformer"}};
-  if (model.default_prompt_name) settings["default_prompt_name"] = *model.default_prompt_name;
-  settings["prompts"] = ordered_json::object();
-  for (const auto& [name, prompt] : model.prompts) settings["prompts"][name] = prompt;
+  put_prompts(settings, model.prompts, model.default_prompt_name);
   settings["similarity_fn_name"] = model.similarity;
   if (model.truncate_dim) settings["truncate_dim"] = *model.truncate_dim;
   write_json_file(fs, join_path(folder, kSentenceConfigFile), settings, 2);
@@ -106,11 +115,24 @@ void write_sentence_folder(FileSystem& fs, const std::string& folder, const Sent
   }
   ordered_json list = ordered_json::array();
   for (size_t i = 0; i < modules.size(); ++i)
-    list.push_back({{"idx", i},
-                    {"name", std::to_string(i)},
-                    {"path", modules[i].second},
-                    {"type", class_of(modules[i].first, format)}});
+    list.push_back(module_entry(i, modules[i].second, class_of(modules[i].first, format)));
   write_settings(fs, folder, model);
+  write_json_file(fs, join_path(folder, "modules.json"), list, 2);
+}
+
+void write_cross_encoder_folder(FileSystem& fs, const std::string& folder, const CrossEncoderFolder& model) {
+  const ordered_json text = {{"method", "forward"}, {"method_output_name", "logits"}};
+  const ordered_json transformer = {{"transformer_task", "sequence-classification"},
+                                    {"modality_config", {{"text", text}}},
+                                    {"module_output_name", "scores"}};
+  write_json_file(fs, join_path(folder, "sentence_bert_config.json"), transformer, 4);
+  ordered_json settings = {{"activation_fn", class_of_activation(model.activation)},
+                           {"default_prompt_name", nullptr},
+                           {"model_type", "CrossEncoder"}};
+  put_prompts(settings, model.prompts, model.default_prompt_name);
+  write_json_file(fs, join_path(folder, kSentenceConfigFile), settings, 2);
+  ordered_json list = ordered_json::array();
+  list.push_back(module_entry(0, "", class_of("Transformer", SentenceFormat::kNew)));
   write_json_file(fs, join_path(folder, "modules.json"), list, 2);
 }
 
