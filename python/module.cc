@@ -27,6 +27,7 @@
 #include "lathe/train/log_format.h"
 #include "python/arguments.h"
 #include "python/exceptions.h"
+#include "python/sentence.h"
 
 namespace nb = nanobind;
 
@@ -404,6 +405,29 @@ NB_MODULE(_lathe, m) {
       .def(nb::init<const Array<int32_t>&, const Array<uint8_t>&, const Array<int64_t>&,
                     const std::optional<Array<int32_t>>&, const std::optional<Array<float>>&, int>(),
            nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg());
+
+  nb::class_<SentenceEncoder>(m, "SentenceEncoder")
+      .def("__init__",
+           [](SentenceEncoder* self, const std::string& name, const std::string& device, bool bf16,
+              const std::string& revision, const std::string& cache_dir) {
+             const nb::gil_scoped_release released;
+             new (self) SentenceEncoder(fetched(name, revision, cache_dir, {true, true}), device, bf16);
+           })
+      .def(
+          "encode",
+          [](SentenceEncoder& self, const std::vector<std::string>& texts,
+             const std::optional<std::string>& prompt, const std::optional<std::string>& name,
+             std::optional<int64_t> dim, bool normalize) {
+            std::pair<std::vector<float>, int64_t> vectors;
+            {
+              const nb::gil_scoped_release released;
+              vectors = self.encode(texts, prompt, name, dim, normalize);
+            }
+            return to_numpy(std::move(vectors.first), static_cast<size_t>(vectors.second));
+          },
+          nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg())
+      .def_prop_ro("max_seq_length", &SentenceEncoder::longest)
+      .def_prop_ro("width", &SentenceEncoder::width);
 
   PyType_Slot collected[] = {{Py_tp_traverse, reinterpret_cast<void*>(&Run::traverse)},
                              {Py_tp_clear, reinterpret_cast<void*>(&Run::clear)},

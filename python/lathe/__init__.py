@@ -8,8 +8,9 @@ Rows are dicts as a tokenizer of transformers gives them (`input_ids`, `token_ty
 from ._lathe import version as __version__
 from .data import BatchEncoding, DataCollatorWithPadding
 from .models import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from .sentence import SentenceTransformer
 from .trainer import (EvalPrediction, PredictionOutput, Trainer, TrainerState, TrainingArguments, TrainOutput)
 
 __all__ = ["AutoModelForSequenceClassification", "AutoTokenizer", "BatchEncoding", "DataCollatorWithPadding",
-           "EvalPrediction", "PredictionOutput", "Trainer", "TrainerState", "TrainingArguments", "TrainOutput",
+           "EvalPrediction", "PredictionOutput", "SentenceTransformer", "Trainer", "TrainerState", "TrainingArguments", "TrainOutput",
            "__version__", "pipeline"]

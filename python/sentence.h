@@ -1,0 +1,43 @@
+#pragma once
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/backends/register.h"
+#include "lathe/train/sentence/text_encoder.h"
+
+namespace lathe {
+
+/// A model that gives vectors of texts, on a device, for any thread.
+class SentenceEncoder {
+ public:
+  SentenceEncoder(const std::string& folder, const std::string& device, bool bf16)
+      : model_(sentence_model(real_file_system(), folder)),
+        backend_(open_device(device, {})),
+        encoder_(*backend_, model_, pool_, {.dtype = bf16 ? DType::bf16 : DType::f32}) {}
+
+  /// Vectors one after the other, and the numbers of each.
+  std::pair<std::vector<float>, int64_t> encode(const std::vector<std::string>& texts,
+                                                const std::optional<std::string>& prompt,
+                                                const std::optional<std::string>& prompt_name,
+                                                std::optional<int64_t> truncate_dim, bool normalize) {
+    const VectorForm form{truncate_dim, normalize};
+    const std::string before = chosen_prompt(model_, prompt, prompt_name);
+    const std::lock_guard<std::mutex> turn(mutex_);
+    return {encoder_.encode(encoder_.tokenize(texts, before), form), encoder_.width(form)};
+  }
+  int longest() const { return encoder_.longest(); }
+  int64_t width() const { return encoder_.width({}); }
+
+ private:
+  AutoModel model_;
+  ThreadPool pool_;
+  std::unique_ptr<Backend> backend_;
+  TextEncoder encoder_;
+  std::mutex mutex_;
+};
+
+}  // namespace lathe
