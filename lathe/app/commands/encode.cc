@@ -11,7 +11,7 @@
 
 #include "lathe/app/commands/commands.h"
 #include "lathe/app/commands/file_format.h"
-#include "lathe/app/commands/predict_job.h"
+#include "lathe/app/commands/predict/predict_job.h"
 #include "lathe/app/terminal/hub_terminal.h"
 #include "lathe/app/terminal/signals.h"
 #include "lathe/backends/register.h"

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lathe/app/commands/file_format.h"
-#include "lathe/app/commands/predict_job.h"
+#include "lathe/app/commands/predict/predict_job.h"
 #include "lathe/app/terminal/signals.h"
 #include "lathe/data/parquet_writer.h"
 #include "lathe/data/squad.h"

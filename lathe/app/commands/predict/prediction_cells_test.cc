@@ -1,4 +1,4 @@
-#include "lathe/app/commands/prediction_cells.h"
+#include "lathe/app/commands/predict/prediction_cells.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lathe/app/commands/predict_job.h"
-#include "lathe/app/commands/prediction_cells.h"
+#include "lathe/app/commands/predict/predict_job.h"
+#include "lathe/app/commands/predict/prediction_cells.h"
 #include "lathe/core/error.h"
 #include "lathe/data/own/choice_table.h"
 #include "lathe/text/python_format.h"

@@ -1,4 +1,4 @@
-#include "lathe/app/commands/predict_job.h"
+#include "lathe/app/commands/predict/predict_job.h"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "lathe/app/commands/commands.h"
-#include "lathe/app/commands/predict_job.h"
-#include "lathe/app/commands/prediction_cells.h"
+#include "lathe/app/commands/predict/predict_job.h"
+#include "lathe/app/commands/predict/prediction_cells.h"
 #include "lathe/app/terminal/hub_terminal.h"
 #include "lathe/data/squad.h"
 #include "lathe/text/python_format.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lathe/app/commands/predict_job.h"
+#include "lathe/app/commands/predict/predict_job.h"
 #include "lathe/core/error.h"
 #include "lathe/data/lm/fill_mask.h"
 #include "lathe/io/json_file.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lathe/app/commands/predict_job.h"
+#include "lathe/app/commands/predict/predict_job.h"
 #include "lathe/core/error.h"
 #include "lathe/data/parallel_parts.h"
 #include "lathe/data/words/entities.h"
