@@ -69,6 +69,14 @@ void check_tie(const TaskModel& model, const Checkpoint& checkpoint, const TaskM
        checkpoint.file_of(tie.name), tie.name, source.name);
 }
 
+std::string list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
 void check_finite(const TensorView& view, const std::string& name, const std::string& file) {
   const auto at = find_non_finite(view);
   if (at)
@@ -77,14 +85,6 @@ void check_finite(const TensorView& view, const std::string& name, const std::st
          "earlier one",
          file, name, to_string(view.shape), *at);
 }
-
-std::string list(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
-}  // namespace
 
 LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
                            const std::function<void(int, const TensorView&)>& write) {
@@ -98,7 +98,7 @@ LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
     if (view == nullptr || view->shape != p.shape) {
       report.missing.push_back(static_cast<int>(i));
       if (view == nullptr) continue;
-      report.mismatched.push_back({name, to_string(view->shape), to_string(p.shape)});
+      report.mismatched.push_back({static_cast<int>(i), name, to_string(view->shape), to_string(p.shape)});
       used.insert(name);
       continue;
     }

@@ -11,7 +11,8 @@ namespace lathe {
 /// Where what a checkpoint has differs from what a model needs.
 struct LoadReport {
   struct Mismatch {
-    std::string name, found, wanted;  ///< shapes as text
+    int index = 0;                    ///< of the parameter
+    std::string name, found, wanted;  ///< the checkpoint's name; shapes as text
   };
   std::vector<int> missing;             ///< parameters that the checkpoint lacks
   std::vector<std::string> unexpected;  ///< tensors that the model lacks
@@ -28,6 +29,9 @@ LoadReport load_parameters(const TaskModel& model, const Checkpoint& checkpoint,
 
 /// Tells each table in which dtype the checkpoint stores it (nn::Parameter::stored).
 void note_storage(TaskModel& model, const Checkpoint& checkpoint);
+
+/// Errors: kInvalidData for NaN or infinity in a tensor of that name and file, with its place.
+void check_finite(const TensorView& values, const std::string& name, const std::string& file);
 
 /// The report as Hugging Face users know it; empty if all is well.
 std::string to_string(const LoadReport& report, const TaskModel& model, const std::string& folder);

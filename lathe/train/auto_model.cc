@@ -93,7 +93,12 @@ AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadO
 }
 
 AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const HeadOptions& head) {
-  const ModelConfig config = read_config(fs, folders);
+  ModelConfig config = read_config(fs, folders);
+  std::optional<Tokenizer> tokenizer;
+  if (!folders.tokenizer.empty()) tokenizer = Tokenizer::load(folders.tokenizer);
+  const int64_t stored_tokens = config.vocab_size;
+  const bool grows = head.grows && tokenizer && tokenizer->vocab_size() > stored_tokens;
+  if (grows) config = with_overrides(config, fmt::format("vocab_size={}", tokenizer->vocab_size()));
   std::unique_ptr<Checkpoint> weights;
   if (!folders.weights.empty()) {
     weights = open_checkpoint(fs, folders.weights);
@@ -103,11 +108,12 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
   AutoModel model = make(config, head);
   model.folder = folders.weights;
   model.ignore_mismatched_sizes = head.ignore_mismatched_sizes;
+  if (grows) model.stored_tokens = stored_tokens;
   model.checkpoint = std::move(weights);
   if (model.checkpoint) note_storage(*model.model, *model.checkpoint);
   if (!folders.adapter.empty()) add_adapter(model, read_adapter_config(fs, folders.adapter), false);
-  if (folders.tokenizer.empty()) return model;
-  model.tokenizer = Tokenizer::load(folders.tokenizer);
+  if (!tokenizer) return model;
+  model.tokenizer = std::move(tokenizer);
   if (model.tokenizer->vocab_size() > model.config.vocab_size)
     fail(ErrorCode::kInvalidData,
          "{}: \"vocab_size\" is {}, expected at least the {} tokens of the tokenizer {}; take config.json, "
@@ -161,6 +167,7 @@ AutoModel twin_of(const AutoModel& model) {
           .checkpoint = model.checkpoint,
           .tokenizer = model.tokenizer,
           .ignore_mismatched_sizes = model.ignore_mismatched_sizes,
+          .stored_tokens = model.stored_tokens,
           .adapter = model.adapter};
 }
 
@@ -196,6 +203,31 @@ int longest_text(const AutoModel& model) {
 }
 
 namespace {
+
+/// What the checkpoint has for fewer tokens than the model: the rows that it lacks are the mean of its own.
+/// Source: PreTrainedModel.resize_token_embeddings, whose noise around the mean has 1e-9 of the variance.
+void grow(Parameters& parameters, const AutoModel& model, LoadReport& report, Checksum* loaded) {
+  std::erase_if(report.mismatched, [&](const LoadReport::Mismatch& m) {
+    const nn::Parameter& p = model.model->parameters()[static_cast<size_t>(m.index)];
+    const TensorView& stored = *model.checkpoint->find(m.name);
+    Shape wanted = p.shape;
+    wanted[0] = model.stored_tokens;
+    if (p.shape[0] != model.config.vocab_size || stored.shape != wanted) return false;
+    check_finite(stored, m.name, model.checkpoint->file_of(m.name));
+    std::vector<float> room;
+    const std::span<const float> rows = f32_of(stored, room);
+    const size_t width = rows.size() / static_cast<size_t>(model.stored_tokens);
+    std::vector<double> sum(width);
+    for (size_t i = 0; i < rows.size(); ++i) sum[i % width] += rows[i];
+    std::vector<float> values(rows.begin(), rows.end());
+    for (size_t i = rows.size(); i < static_cast<size_t>(elements(p.shape)); ++i)
+      values.push_back(static_cast<float>(sum[i % width] / static_cast<double>(model.stored_tokens)));
+    parameters.write(m.index, values);
+    if (loaded != nullptr) loaded->add(std::span<const float>(values));
+    std::erase(report.missing, m.index);
+    return true;
+  });
+}
 
 /// A new adapter's values, drawn after all others, or those of its folder.
 void start_adapter(Parameters& parameters, const AutoModel& model, TorchGenerator& generator,
@@ -235,6 +267,7 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
     for (size_t i = 0; i < model.model->parameters().size(); ++i)
       if (!model.model->parameters()[i].of_adapter) report.missing.push_back(static_cast<int>(i));
   }
+  if (model.stored_tokens > 0) grow(parameters, model, report, loaded);
   const bool has_head = model.adapter && !model.adapter->folder.empty();  // of another number of labels
   if (!report.mismatched.empty() && !model.ignore_mismatched_sizes && !has_head) {
     const LoadReport::Mismatch& m = report.mismatched[0];

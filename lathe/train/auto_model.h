@@ -25,7 +25,8 @@ struct AutoModel {
   std::unique_ptr<TaskModel> model;
   std::shared_ptr<Checkpoint> checkpoint;  ///< null: all weights are new
   std::optional<Tokenizer> tokenizer;
-  bool ignore_mismatched_sizes = false;              ///< weights of another shape start anew; false: an error
+  bool ignore_mismatched_sizes = false;  ///< weights of another shape start anew; false: an error
+  int64_t stored_tokens = 0;  ///< "vocab_size" of the checkpoint, if the tokenizer has more; 0: as configured
   std::shared_ptr<const Adapter> adapter = nullptr;  ///< what is trained and saved (add_adapter); null: all
 };
 
@@ -34,6 +35,8 @@ struct HeadOptions {
   MakeTask task = single_label;
   std::vector<std::string> labels;  ///< empty: as in config.json; regression takes {"LABEL_0"}
   bool ignore_mismatched_sizes = false;
+  /// A tokenizer with more tokens than the model makes its tables larger; else it is an error.
+  bool grows = false;
 };
 
 /// Where the parts of a model are.  Without weights all weights are new; without tokenizer the model has
@@ -51,7 +54,8 @@ ModelConfig read_config(FileSystem& fs, const ModelFolders& folders);
 /// Reads config.json, tokenizer and weights (mapped, not copied) of a model folder.
 /// Errors: kNotFound, kInvalidData or kUnsupported, naming the file; kInvalidData for two labels of one name.
 AutoModel from_pretrained(FileSystem& fs, const std::string& folder, const HeadOptions& head);
-/// The same for parts from several folders.
+/// The same for parts from several folders.  head.grows: "vocab_size" of the configuration becomes the
+/// number of the tokenizer's tokens, if those are more.
 AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const HeadOptions& head);
 
 /// A model with new weights.  Errors: as parse_model_config, for what a config.json must not say.
@@ -79,10 +83,11 @@ MakeTask saved_task(const ModelConfig& config);
 
 /// Writes all weights: first those of the checkpoint, then new ones for what it lacks.  New ones are drawn in
 /// declared order from a generator seeded with `seed` (draw_new), and all of a masked language model without
-/// a checkpoint by draw_from_scratch.  Returns the report.  Errors: kInvalidData for weights that are not
-/// finite, or that have another shape without model.ignore_mismatched_sizes. loaded: gets all weights of the
-/// checkpoint; null: nobody asks.  Source: BertPreTrainedModel._init_weights after set_seed(seed), as
-/// run_glue calls them.
+/// a checkpoint by draw_from_scratch.  Rows of tokens that the checkpoint lacks (stored_tokens) are the mean
+/// of those it has, as resize_token_embeddings makes them but for its noise of 1e-9.  Returns the report.
+/// Errors: kInvalidData for weights that are not finite, or that have another shape without
+/// model.ignore_mismatched_sizes. loaded: gets all weights of the checkpoint; null: nobody asks.  Source:
+/// BertPreTrainedModel._init_weights after set_seed(seed), as run_glue calls them.
 LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t seed,
                       Checksum* loaded = nullptr);
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """lathe mlm from texts to filled masks: training, going on, from scratch, scores; and what bad input is told."""
+import array
 import json
 import math
 import shutil
 import unittest
 
+import bad_input
 import command_line as cl
 from command_line import GOLDEN, CommandsCase, read
 
@@ -57,6 +59,44 @@ class Mlm(CommandsCase):
                 last, results = trace["evaluation 4"], read(out / "eval_results.json")
                 for name, wanted in (("eval_loss", "loss"), ("eval_accuracy", "accuracy")):
                     self.assertAlmostEqual(results[name], last[wanted], delta=5e-6)
+
+    def test_a_tokenizer_with_more_tokens_makes_the_model_larger(self):
+        def rows(folder, name, width):
+            header, data = bad_input.split_weights(folder / "model.safetensors")
+            begin, end = header[name]["data_offsets"]
+            flat = array.array("f", bytes(data[begin:end]))
+            return [flat[i:i + width] for i in range(0, len(flat), width)]
+
+        tokenizer = self.root / "tokenizer"
+        shutil.copytree(MLM / "bert", tokenizer)
+        (tokenizer / "model.safetensors").unlink()
+        facts = read(tokenizer / "tokenizer.json")
+        old = len(facts["model"]["vocab"])
+        for number, word in enumerate(("zeppelin", "quince")):
+            facts["added_tokens"].append({"id": old + number, "content": word, "single_word": False, "lstrip": False,
+                                          "rstrip": False, "normalized": True, "special": False})
+        (tokenizer / "tokenizer.json").write_text(json.dumps(facts))
+        self.refused(self.mlm(self.out, "--tokenizer_name", str(tokenizer), "--use_peft"), 2,
+                     f"--use_peft: the tokenizer has {old + 2} tokens, the model {old}", "train the whole model")
+        steps = ("--tokenizer_name", str(tokenizer), "--learning_rate", "0", "--max_steps", "1")
+        result = self.works(self.mlm(self.out, *steps))
+        self.assertIn(f"the tokenizer has {old + 2} tokens, the model {old}: 2 are added to it", result.stderr)
+        config = read(self.out / "config.json")
+        self.assertEqual(config["vocab_size"], old + 2)
+        for name, width in (("bert.embeddings.word_embeddings.weight", config["hidden_size"]), ("cls.predictions.bias", 1)):
+            before, after = rows(MLM / "bert", name, width), rows(self.out, name, width)
+            self.assertEqual(before, after[:old])
+            for k in range(width):
+                mean = sum(row[k] for row in before) / old
+                for row in after[old:]:
+                    self.assertAlmostEqual(row[k], mean, delta=1e-7)
+        self.lathe("predict", self.out, "the old [MASK] is a quince")
+        # The new rows are trained, and a run goes on with the same bits.
+        steps = ("--tokenizer_name", str(tokenizer), "--save_steps", "10")
+        whole, again = self.root / "whole", self.root / "again"
+        self.works(self.mlm(whole, *steps))
+        self.works(self.mlm(again, *steps, "--resume_from_checkpoint", str(whole / "checkpoint-10")))
+        self.assertEqual(self.weights(again), self.weights(whole))
 
     def test_predict_fills_masks_as_the_pipeline(self):
         for family in FAMILIES:

@@ -67,8 +67,7 @@ class Mlm {
 
   AutoModel make_model(const HubSettings& hub) {
     const ModelFolders folders = fetch_folders(mlm_, hub);
-    if (mlm_.model_name_or_path)
-      return load_model(folders, {masked_lm, {}, false}, mlm_, *mlm_.model_name_or_path);
+    if (mlm_.model_name_or_path) return loaded(folders);
     Tokenizer tokenizer = Tokenizer::load(folders.tokenizer);
     const std::string file = "--model_type " + mlm_.model_type.value_or("");
     ModelConfig config = mlm_.config_name
@@ -89,6 +88,24 @@ class Mlm {
       fail(ErrorCode::kUsage, "--use_peft: found no --model_name_or_path: an adapter needs a trained model");
     run_.say(LogLevel::kInfo, fmt::format("a new model, {} with {} layers of {}", config.model_type,
                                           config.num_hidden_layers, config.hidden_size));
+    return model;
+  }
+
+  AutoModel loaded(const ModelFolders& folders) {
+    AutoModel model = load_model(folders, {.task = masked_lm, .grows = true}, mlm_, *mlm_.model_name_or_path);
+    if (model.stored_tokens > 0 && model.adapter)
+      fail(
+          ErrorCode::kUsage,
+          "--use_peft: the tokenizer has {} tokens, the model {}, expected no more: an adapter does not hold "
+          "rows of new tokens; train the whole model, or take the model's own tokenizer",
+          model.config.vocab_size, model.stored_tokens);
+    if (model.stored_tokens > 0)
+      run_.say(
+          LogLevel::kInfo,
+          fmt::format("the tokenizer has {} tokens, the model {}: {} are added to it, each begins as the "
+                      "mean of the others",
+                      model.config.vocab_size, model.stored_tokens,
+                      model.config.vocab_size - model.stored_tokens));
     return model;
   }
 

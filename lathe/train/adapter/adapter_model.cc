@@ -9,6 +9,7 @@
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
 #include "lathe/io/safetensors.h"
+#include "lathe/models/pretrained.h"
 #include "lathe/text/python_format.h"
 
 namespace lathe {
@@ -85,12 +86,6 @@ SafetensorsFile open_adapter(FileSystem& fs, const std::string& folder) {
     fail(ErrorCode::kUnsupported,
          "{}: not there, only adapter_model.bin; save the adapter again with a PEFT from 0.6 on", path);
   return SafetensorsFile::open(fs, path);
-}
-
-void check_finite(const TensorView& view, const std::string& name, const std::string& path) {
-  if (const auto at = find_non_finite(view))
-    fail(ErrorCode::kInvalidData, "{}: tensor {} {} holds NaN or infinity at element {}; take another one",
-         path, name, to_string(view.shape), *at);
 }
 
 std::string few(const Names& names) {
