@@ -73,6 +73,17 @@ class Encode(CommandsCase):
         self.assertEqual(self.vectors("--threads", 1), wanted)
         self.assert_near(self.vectors("--batch_tokens", 16), wanted)
 
+    def test_a_file_of_many_parts(self):
+        lines = [f"{cl.WORDS[i % 10]} the old bridge {'who opened it ' * 500}" for i in range(500)]
+        (self.root / "long.txt").write_text("".join(line + "\n" for line in lines))
+        result = self.encode("--file", self.root / "long.txt", "--output", self.root / "long.npy", "--device", "cpu")
+        self.assertIn("texts that were cut: 500 of 500", result.stderr)
+        rows = npy(self.root / "long.npy")
+        self.assertEqual(len(rows), 500)
+        for i in range(10, 500):
+            self.assert_near([rows[i]], [rows[i - 10]])
+        self.assertGreater(max(abs(x - y) for x, y in zip(rows[0], rows[1])), 1e-3)
+
     def test_what_it_says(self):
         table = self.root / "t.csv"
         with open(table, "w", newline="") as out:

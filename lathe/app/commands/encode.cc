@@ -143,6 +143,7 @@ class EncodeJob {
   /// read: how far the reader is.
   void add(const Table& part, const std::string& column, uint64_t read) {
     Gaps gaps;
+    if (waiting_) waiting_->tokens.wait();  // one part at a time is tokenised
     Waiting next{.part = part, .tokens = {}, .read = read};
     next.tokens = std::async(std::launch::async, [this, texts = texts_of(part, column, gaps)] {
       return encoder_.tokenize(texts, prompt_);
@@ -373,7 +374,7 @@ Command encode_command() {
        {shared_row("threads"), &E::threads},
        {"batch_tokens",
         &E::batch_tokens,
-        "Tokens of a batch, about; 0: 16384 on a GPU, 2048 on a CPU.",
+        "Tokens of a batch, about; 0: 16384 on a GPU, 8192 on a CPU.",
         {.low = 0, .high = kMost}},
        {"max_seq_length",
         &E::max_seq_length,

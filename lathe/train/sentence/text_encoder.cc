@@ -15,9 +15,9 @@
 namespace lathe {
 namespace {
 
-/// A GPU needs many tokens at a time; on a CPU the activations of a batch should stay in its caches.
+/// A GPU needs more tokens at a time to be busy than the threads of a CPU.
 int64_t default_batch_tokens(const Backend& backend) {
-  return backend.info().kind == "cuda" || backend.info().kind == "mps" ? 16384 : 2048;
+  return backend.info().kind == "cuda" || backend.info().kind == "mps" ? 16384 : 8192;
 }
 
 Session::Options session_options_of(const TextEncoderOptions& options) {
