@@ -39,7 +39,7 @@ class Round {
       most_.scored = std::max(most_.scored, scored);
       most_.tokens = std::max(most_.tokens, tokens);
       most_.rows = std::max(most_.rows, rows);
-      if (!sizes.rows.empty()) most_.samples = std::max(most_.samples, std::ssize(samples));
+      if (!sizes.rows.empty()) most_.samples = std::max<int64_t>(most_.samples, std::ssize(samples));
     }
   }
   std::span<const std::vector<int32_t>> samples() const { return samples_; }

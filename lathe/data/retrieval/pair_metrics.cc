@@ -72,7 +72,7 @@ struct BestAccuracy {
 BestAccuracy best_accuracy(const SortedPairs& pairs) {
   const auto n = static_cast<double>(pairs.labels.size());
   const float beyond = std::numeric_limits<float>::infinity() * (pairs.more_is_nearer ? 1.0f : -1.0f);
-  auto negatives_left = std::count(pairs.labels.begin(), pairs.labels.end(), 0);
+  int64_t negatives_left = std::count(pairs.labels.begin(), pairs.labels.end(), 0);
   int64_t positives = 0;
   BestAccuracy best{static_cast<double>(negatives_left) / n, std::nextafter(pairs.scores[0], beyond)};
   for (size_t i = 0; i < pairs.labels.size(); ++i) {
