@@ -116,10 +116,15 @@ void derive_evaluation(TrainingArguments& args) {
 }
 
 /// A name comes before own files, as in run_glue and run_qa.  name: the flag that gives it; empty: none does.
-void note_unread(const char* flag, const std::optional<std::string>& file, const std::string& name,
-                 std::vector<std::string>& notices) {
-  if (file && !name.empty())
-    notices.push_back(fmt::format("--{} is not read: --{} names the data; give one of them", flag, name));
+template <typename Arguments>
+void note_unread_files(const Arguments& args, const std::string& name, std::vector<std::string>& notices) {
+  const auto note = [&](const char* flag, const std::optional<std::string>& file) {
+    if (file && !name.empty())
+      notices.push_back(fmt::format("--{} is not read: --{} names the data; give one of them", flag, name));
+  };
+  note("train_file", args.train_file);
+  note("validation_file", args.validation_file);
+  if constexpr (requires { args.test_file; }) note("test_file", args.test_file);
 }
 
 void lower(std::string& name) {
@@ -300,10 +305,7 @@ std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& 
   if (args.task_name) lower(*args.task_name);
   std::vector<std::string> notices = check_fields(bind(args));
   if (!args.task_name && !args.dataset_name) check_files(args, training, "--task_name");
-  for (const auto& [flag, file] : {std::pair{"train_file", &args.train_file},
-                                   {"validation_file", &args.validation_file},
-                                   {"test_file", &args.test_file}})
-    note_unread(flag, *file, args.task_name ? "task_name" : args.dataset_name ? "dataset_name" : "", notices);
+  note_unread_files(args, args.task_name ? "task_name" : args.dataset_name ? "dataset_name" : "", notices);
   for (const auto& [flag, value] : {std::pair{"text_column_names", &args.text_column_names},
                                     {"label_column_name", &args.label_column_name},
                                     {"remove_columns", &args.remove_columns},
@@ -324,9 +326,7 @@ std::vector<std::string> validate(QaArguments& args, const TrainingArguments& tr
   if (training.prediction_loss_only && (training.do_eval || training.do_predict))
     fail(ErrorCode::kUsage,
          "--prediction_loss_only: evaluations of questions have no loss, as in run_qa; leave it out");
-  for (const auto& [flag, file] :
-       {std::pair{"train_file", &args.train_file}, {"validation_file", &args.validation_file}})
-    note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  note_unread_files(args, args.dataset_name ? "dataset_name" : "", notices);
   check_adapter(args, training, notices);
   note_nothing_to_do(training, notices);
   return notices;
@@ -336,10 +336,7 @@ std::vector<std::string> validate(NerArguments& args, const TrainingArguments& t
   lower(args.task_name);
   std::vector<std::string> notices = check_fields(bind(args));
   if (!args.dataset_name) check_files(args, training, "--dataset_name");
-  for (const auto& [flag, file] : {std::pair{"train_file", &args.train_file},
-                                   {"validation_file", &args.validation_file},
-                                   {"test_file", &args.test_file}})
-    note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  note_unread_files(args, args.dataset_name ? "dataset_name" : "", notices);
   check_adapter(args, training, notices);
   note_nothing_to_do(training, notices);
   return notices;
@@ -350,10 +347,7 @@ std::vector<std::string> validate(SwagArguments& args, const TrainingArguments& 
   const bool own_files = args.train_file || args.validation_file || args.test_file;
   if (!args.dataset_name && own_files)
     check_files(args, training, "--dataset_name");  // else the data are SWAG
-  for (const auto& [flag, file] : {std::pair{"train_file", &args.train_file},
-                                   {"validation_file", &args.validation_file},
-                                   {"test_file", &args.test_file}})
-    note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  note_unread_files(args, args.dataset_name ? "dataset_name" : "", notices);
   check_adapter(args, training, notices);
   note_nothing_to_do(training, notices);
   return notices;
@@ -379,9 +373,7 @@ std::vector<std::string> validate(MlmArguments& args, const TrainingArguments& t
            "--do_eval: found none of --dataset_name, --validation_file and --train_file, expected one of "
            "them");
   }
-  for (const auto& [flag, file] :
-       {std::pair{"train_file", &args.train_file}, {"validation_file", &args.validation_file}})
-    note_unread(flag, *file, args.dataset_name ? "dataset_name" : "", notices);
+  note_unread_files(args, args.dataset_name ? "dataset_name" : "", notices);
   if (training.do_predict)
     notices.emplace_back(
         "--do_predict changes nothing here: run_mlm.py has no test data; lathe predict fills masks");
