@@ -171,6 +171,10 @@ TEST(SentenceFolder, RefusesMalformedFiles) {
   write_small(folder);
   write_text(folder, "1_Pooling/config.json", R"({"word_embedding_dimension": 4, "pooling_mode": "median"})");
   expect_refusal(folder, ErrorCode::kUnsupported, {"\"median\"", "weightedmean"});
+  write_text(
+      folder, "1_Pooling/config.json",
+      R"({"word_embedding_dimension": 4, "pooling_mode_cls_token": true, "pooling_mode_median": true})");
+  expect_refusal(folder, ErrorCode::kUnsupported, {"\"pooling_mode_median\"", "weightedmean"});
 }
 
 TEST(SentenceFolder, CrossEncoders) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -28,14 +29,30 @@ constexpr std::array<PoolingNames, 6> kPoolings = {{
     {PoolingMode::kLastToken, "lasttoken", "pooling_mode_lasttoken"},
 }};
 
+[[noreturn]] void refuse_pooling(const std::string& found, const std::string& file) {
+  fail(ErrorCode::kUnsupported,
+       "{}: found {}: Lathe knows cls, max, mean, mean_sqrt_len_tokens, weightedmean and lasttoken", file,
+       found);
+}
+
 PoolingMode pooling_named(const std::string& name, const std::string& file) {
   for (const PoolingNames& names : kPoolings)
     if (name == names.name) return names.mode;
-  fail(ErrorCode::kUnsupported,
-       "{}: \"pooling_mode\": found \"{}\": Lathe knows cls, max, mean, mean_sqrt_len_tokens, weightedmean "
-       "and "
-       "lasttoken",
-       file, name);
+  refuse_pooling(fmt::format("\"pooling_mode\": \"{}\"", name), file);
+}
+
+/// Old keys: a flag for each mode.  None set: the mean, as there.
+std::vector<PoolingMode> flagged_modes(const json& config, const std::string& file) {
+  const auto is_known = [](const std::string& key) {
+    return std::ranges::any_of(kPoolings, [&](const PoolingNames& names) { return key == names.old_key; });
+  };
+  for (const auto& [key, value] : config.items())
+    if (key.starts_with("pooling_mode_") && value == true && !is_known(key))
+      refuse_pooling(fmt::format("\"{}\"", key), file);
+  std::vector<PoolingMode> out;
+  for (const PoolingNames& names : kPoolings)
+    if (value_or<bool>(config, names.old_key, false, file)) out.push_back(names.mode);
+  return out.empty() ? std::vector{PoolingMode::kMean} : out;
 }
 
 }  // namespace
@@ -53,10 +70,7 @@ std::vector<PoolingMode> pooling_modes_of(const json& config, const std::string&
     if (out.empty()) fail(ErrorCode::kInvalidData, "{}: \"pooling_mode\": found no name", file);
     return out;
   }
-  for (const PoolingNames& names : kPoolings)
-    if (value_or<bool>(config, names.old_key, false, file)) out.push_back(names.mode);
-  if (out.empty()) out.push_back(PoolingMode::kMean);
-  return out;
+  return flagged_modes(config, file);
 }
 
 std::map<std::string, std::string> prompts_of(const json& config, const std::string& file,
