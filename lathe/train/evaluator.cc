@@ -92,7 +92,8 @@ nlohmann::json Evaluator::metrics_of(const TokenizedDataset& data, const Predict
   return metrics;
 }
 
-nlohmann::json Evaluator::measure(const TokenizedDataset& data, const std::string& prefix) {
+nlohmann::json Evaluator::measure(const TokenizedDataset& data, const std::string& prefix,
+                                  Predictions* made) {
   const nn::Quantization quantization = evaluation_quantization(args_);
   nlohmann::json without;
   std::optional<Predictions> exact;
@@ -103,7 +104,7 @@ nlohmann::json Evaluator::measure(const TokenizedDataset& data, const std::strin
     without = metrics_of(data, *exact, prefix);
   }
   const auto started = std::chrono::steady_clock::now();
-  const Predictions predictions = predict(data);
+  Predictions predictions = predict(data);
   nlohmann::json metrics = metrics_of(data, predictions, prefix);
   if (exact && without.empty() && !session_.model().task().scores_texts())
     log_.say(LogLevel::kInfo, compare(predictions, *exact));
@@ -113,6 +114,7 @@ nlohmann::json Evaluator::measure(const TokenizedDataset& data, const std::strin
   const int64_t batch = args_.per_device_eval_batch_size * session_.ranks();
   add_speed(metrics, prefix, started, static_cast<double>(data.size()),
             static_cast<double>(ceil_div(data.size(), batch)));
+  if (made != nullptr) *made = std::move(predictions);
   return metrics;
 }
 

@@ -25,8 +25,9 @@ class Evaluator {
   /// constructor.
   nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix);
   nlohmann::json evaluate() { return evaluate(*data_, "eval"); }
-  /// Loss, scores and speed, with `prefix`.
-  nlohmann::json measure(const TokenizedDataset& data, const std::string& prefix);
+  /// Loss, scores and speed, with `prefix`, and in `made` the predictions that they are of.
+  nlohmann::json measure(const TokenizedDataset& data, const std::string& prefix,
+                         Predictions* made = nullptr);
   /// Trainer::predict.
   Predictions predict(const TokenizedDataset& data);
   Predictions predict(const TokenizedDataset& data, nn::Quantization quantization);

@@ -251,8 +251,9 @@ nlohmann::json Trainer::evaluate(const TokenizedDataset& data, const std::string
   return evaluator_->evaluate(data, prefix);
 }
 
-nlohmann::json Trainer::test(const TokenizedDataset& data, const std::string& prefix) {
-  return evaluator_->measure(data, prefix);
+nlohmann::json Trainer::test(const TokenizedDataset& data, const std::string& prefix,
+                             Predictions* predictions) {
+  return evaluator_->measure(data, prefix, predictions);
 }
 
 Predictions Trainer::predict(const TokenizedDataset& data) { return evaluator_->predict(data); }

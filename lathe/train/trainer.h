@@ -83,9 +83,10 @@ class Trainer {
   /// eval_int8_change_loss and eval_int8_change_<metric>: each minus its value without --int8. --fp8 does the
   /// same.
   nlohmann::json evaluate(const TokenizedDataset& data, const std::string& prefix = "eval");
-  /// The same for a test set, without epoch and without a line in the log.
-  /// Source: transformers' Trainer.predict.
-  nlohmann::json test(const TokenizedDataset& data, const std::string& prefix = "test");
+  /// The same for a test set, without epoch and without a line in the log. predictions: gets what the metrics
+  /// are of; null: nobody asks.  Source: transformers' Trainer.predict.
+  nlohmann::json test(const TokenizedDataset& data, const std::string& prefix = "test",
+                      Predictions* predictions = nullptr);
   /// Warns about samples without a prediction.
   Predictions predict(const TokenizedDataset& data);
   /// With this instead of --int8 and --fp8; does not warn.

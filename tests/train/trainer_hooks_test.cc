@@ -90,6 +90,19 @@ TEST_F(Told, ATestSetIsNoPartOfTheLog) {
   EXPECT_EQ(found.at("test_NoAns_total").dump(), "null");
 }
 
+TEST_F(Told, ATestSetWithoutLabelsIsPredictedInOnePass) {
+  const Predictions wanted = trainer().predict(data_);
+  data_.tensors.ints("labels").clear();
+  std::vector<int64_t> told;
+  hooks_.on_evaluation_step = [&](int64_t batch, int64_t) { told.push_back(batch); };
+  Predictions found;
+  EXPECT_FALSE(Trainer(*backend_, model_, args_, nullptr, nullptr, hooks_)
+                   .test(data_, "test", &found)
+                   .contains("test_loss"));
+  EXPECT_EQ(found.logits, wanted.logits);
+  EXPECT_EQ(told, (std::vector<int64_t>{0, 1, 2}));
+}
+
 TEST_F(Told, TokensUpToTheLogLine) {
   std::vector<int64_t> tokens;
   const Trainer* running = nullptr;

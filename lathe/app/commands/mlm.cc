@@ -31,7 +31,7 @@ class Mlm {
     AutoModel model = make_model(hub);
     const Tokenizer& tokenizer = *model.tokenizer;
     TrainerHooks hooks = run_.hooks();
-    choose_length(model);
+    length_ = static_cast<int>(run_.row_length(mlm_.max_seq_length, model));
     hooks.masks = std::make_shared<BatchMasks>(rules(tokenizer), static_cast<uint64_t>(training_.seed));
     read_data(hub);
     run_.check_metric({"loss", "accuracy"});
@@ -107,18 +107,6 @@ class Mlm {
                       model.config.vocab_size, model.stored_tokens,
                       model.config.vocab_size - model.stored_tokens));
     return model;
-  }
-
-  void choose_length(const AutoModel& model) {
-    const int most = model.tokenizer->model_max_length();
-    const int64_t wanted = mlm_.max_seq_length.value_or(0);
-    if (wanted > most)
-      run_.say(LogLevel::kWarning,
-               fmt::format("--max_seq_length {} is more than the tokenizer takes; using {}", wanted, most));
-    int64_t length = sequence_length(static_cast<int>(wanted), most);
-    if (wanted == 0 && length > longest_text(model)) length = longest_text(model);  // nobody asked for more
-    run_.bound_length(length, model);
-    length_ = static_cast<int>(length);
   }
 
   MaskRules rules(const Tokenizer& tokenizer) const {

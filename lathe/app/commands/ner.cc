@@ -252,13 +252,12 @@ class Ner {
   }
 
   void predict(Trainer& trainer) {
-    test_.best.clear();
-    nlohmann::json metrics = trainer.test(test_.samples, "predict");
+    Predictions predictions;
+    nlohmann::json metrics = trainer.test(test_.samples, "predict", &predictions);
     metrics["predict_samples"] = test_.table.size();
-    if (test_.best.empty()) test_.best = best_classes(trainer.predict(test_.samples));  // there are no tags
     run_.report("predict", metrics, metrics);
     std::string content;
-    for (const std::vector<int32_t>& tags : found_tags(test_.scored, test_.best)) {
+    for (const std::vector<int32_t>& tags : found_tags(test_.scored, best_classes(predictions))) {
       for (size_t i = 0; i < tags.size(); ++i)
         content += (i == 0 ? "" : " ") + labels_.names()[static_cast<size_t>(tags[i])];
       content += '\n';

@@ -9,6 +9,7 @@
 #include "lathe/app/commands/shared_cores.h"
 #include "lathe/app/terminal/signals.h"
 #include "lathe/core/environment.h"
+#include "lathe/data/lm/text_groups.h"
 #include "lathe/io/hub/hub_cache.h"
 #include "lathe/io/json_file.h"
 #include "lathe/report/push_to_hub.h"
@@ -294,6 +295,18 @@ void ScriptRun::bound_length(int64_t& max_seq_length, const AutoModel& model) {
   say(LogLevel::kWarning,
       fmt::format("--max_seq_length {} is more than the model takes; using {}", max_seq_length, longest));
   max_seq_length = longest;
+}
+
+int64_t ScriptRun::row_length(const std::optional<int64_t>& asked, const AutoModel& model) {
+  const int most = model.tokenizer->model_max_length();
+  const int64_t wanted = asked.value_or(0);
+  if (wanted > most)
+    say(LogLevel::kWarning,
+        fmt::format("--max_seq_length {} is more than the tokenizer takes; using {}", wanted, most));
+  int64_t length = sequence_length(static_cast<int>(wanted), most);
+  if (wanted == 0) length = std::min<int64_t>(length, longest_text(model));  // nobody asked for more
+  bound_length(length, model);
+  return length;
 }
 
 nlohmann::json ScriptRun::evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples) {

@@ -70,6 +70,9 @@ class ScriptRun {
   nlohmann::json evaluate(Trainer& trainer, const TokenizedDataset& data, int64_t samples);
   /// Reduces it, with a message, to what the model takes if it is more.
   void bound_length(int64_t& max_seq_length, const AutoModel& model);
+  /// Tokens of a row: as many as are asked for, else 1,024; never more than tokenizer and model take, which
+  /// it says where somebody asked for more.  Source: run_mlm.py and run_swag.py.
+  int64_t row_length(const std::optional<int64_t>& asked, const AutoModel& model);
   /// Prints "***** eval metrics *****" and merges the metrics into <split>_results.json and all_results.json.
   void report(const std::string& split, const nlohmann::json& metrics, const nlohmann::json& to_write);
   /// Compares, over several ranks, what they have read and what the trainer does not compare.  Errors:

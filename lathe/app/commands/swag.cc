@@ -6,7 +6,6 @@
 #include "lathe/app/commands/data_block.h"
 #include "lathe/app/commands/script_run.h"
 #include "lathe/data/hub_data.h"
-#include "lathe/data/lm/text_groups.h"
 #include "lathe/data/own/choice_table.h"
 #include "lathe/report/label_findings.h"
 
@@ -60,10 +59,7 @@ class Swag {
         {{"validation rows", summary({&eval_.samples, 1})}, {"test rows", summary({&test_.samples, 1})}});
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
-      if (&data == &test_.samples)
-        tested_ = p;
-      else if (run_.wants_findings())
-        run_.show(findings(p));
+      if (&data == &eval_.samples && run_.wants_findings()) run_.show(findings(p));
       return MetricValues{{"accuracy", accuracy(best_rows(p), data.tensors.ints("labels"))}};
     };
     Trainer trainer(backend, model, training_, training_.do_train ? &train_.samples : nullptr,
@@ -158,14 +154,7 @@ class Swag {
   }
 
   void make_samples(const AutoModel& model) {
-    const int most = model.tokenizer->model_max_length();
-    const int64_t wanted = swag_.max_seq_length.value_or(0);
-    if (wanted > most)
-      run_.say(LogLevel::kWarning,
-               fmt::format("--max_seq_length {} is more than the tokenizer takes; using {}", wanted, most));
-    length_ = sequence_length(static_cast<int>(wanted), most);
-    if (wanted == 0) length_ = std::min<int64_t>(length_, longest_text(model));  // nobody asked for more
-    run_.bound_length(length_, model);
+    length_ = run_.row_length(swag_.max_seq_length, model);
     ThreadPool pool(static_cast<int>(training_.threads));
     for (ChoicePart* part : {&train_, &eval_, &test_})
       if (part->table.size() > 0)
@@ -196,12 +185,11 @@ class Swag {
 
   /// The number of the ending of each row, as run_glue.py writes its predictions; run_swag.py writes none.
   void predict(Trainer& trainer) {
-    tested_ = {};
-    nlohmann::json metrics = trainer.test(test_.samples, "predict");
+    Predictions predictions;
+    nlohmann::json metrics = trainer.test(test_.samples, "predict", &predictions);
     metrics["predict_samples"] = test_.samples.size();
-    if (tested_.begins.empty()) tested_ = trainer.predict(test_.samples);  // there are no labels
     run_.report("predict", metrics, metrics);
-    const std::vector<int32_t> best = best_rows(tested_);
+    const std::vector<int32_t> best = best_rows(predictions);
     std::string content = "index\tprediction\n";
     for (size_t i = 0; i < best.size(); ++i) content += fmt::format("{}\t{}\n", i, best[i]);
     run_.write_predictions("predict_results.txt", content);
@@ -227,7 +215,6 @@ class Swag {
   TrainingArguments& training_;
   ScriptRun run_;
   ChoicePart train_, eval_, test_;
-  Predictions tested_;  ///< of the test data
   int64_t length_ = 0;  ///< of a context with an ending at most, in tokens
 };
 
