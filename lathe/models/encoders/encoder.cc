@@ -125,35 +125,57 @@ class Encoder : public EncoderModel {
   std::vector<Layer> layers_;
 };
 
-class SequenceClassification : public Encoder {
+/// Scores of each row from its first token: a dense layer, its activation, dropout, the last layer.
+class RowScores : public Encoder {
  public:
-  SequenceClassification(const ModelConfig& c, const TaskPtr& task)
-      : Encoder(c, task),
-        names_(family_.classifier),
-        first_dropout_(*this, "classifier.first_dropout", c.classifier_dropout),
-        dropout_(*this, "dropout", c.classifier_dropout) {
-    declare_all([&] {
-      dense_.emplace(*this, names_.dense, c.hidden_size, c.hidden_size);
-      output_.emplace(*this, names_.output, c.hidden_size, task->head().labels);
-    });
-  }
   /// The first token's row, [B, C]; pooled where the pooler is the base's.
   Value base_output() override {
     const Value first = base_output_of({trace().inputs->row("cls_index")});
-    return names_.in_base ? pooled(first) : first;
+    return in_base_ ? pooled(first) : first;
   }
   HeadOutput head(Value base) override {
-    return cast((*output_)(dropout_.rows(names_.in_base ? base : pooled(base))), DType::f32);
+    return cast((*output_)(dropout_.rows(in_base_ ? base : pooled(base))), DType::f32);
+  }
+
+ protected:
+  /// in_base: the dense layer is the base's pooler.
+  RowScores(const ModelConfig& c, const TaskPtr& task, bool in_base, const char* activation, double dropout)
+      : Encoder(c, task), in_base_(in_base), activation_(activation), dropout_(*this, "dropout", dropout) {}
+  virtual Value before_dense(Value first) const { return first; }
+
+  std::optional<nn::Linear> dense_, output_;
+
+ private:
+  Value pooled(Value first) const { return activate(activation_, (*dense_)(before_dense(first))); }
+
+  bool in_base_;
+  const char* activation_;
+  nn::Dropout dropout_;
+};
+
+class SequenceClassification : public RowScores {
+ public:
+  SequenceClassification(const ModelConfig& c, const TaskPtr& task)
+      : SequenceClassification(c, task, family_of(c.model_type, c.file).classifier) {}
+
+ protected:
+  Value before_dense(Value first) const override {
+    return dropout_first_ ? first_dropout_.rows(first) : first;
   }
 
  private:
-  Value pooled(Value first) const {
-    return activate(names_.activation, (*dense_)(names_.dropout_first ? first_dropout_.rows(first) : first));
+  SequenceClassification(const ModelConfig& c, const TaskPtr& task, const ClassifierHead& names)
+      : RowScores(c, task, names.in_base, names.activation, c.classifier_dropout),
+        dropout_first_(names.dropout_first),
+        first_dropout_(*this, "classifier.first_dropout", c.classifier_dropout) {
+    declare_all([&] {
+      dense_.emplace(*this, names.dense, c.hidden_size, c.hidden_size);
+      output_.emplace(*this, names.output, c.hidden_size, task->head().labels);
+    });
   }
 
-  const ClassifierHead& names_;
-  std::optional<nn::Linear> dense_, output_;
-  nn::Dropout first_dropout_, dropout_;
+  bool dropout_first_;
+  nn::Dropout first_dropout_;
 };
 
 /// ELECTRA's summary of a text.  Errors: kUnsupported for one that Lathe does not compute.
@@ -171,37 +193,26 @@ double summary_dropout(const ModelConfig& c) {
 }
 
 /// A score for each row.
-class MultipleChoice : public Encoder {
+class MultipleChoice : public RowScores {
  public:
   MultipleChoice(const ModelConfig& c, const TaskPtr& task)
-      : Encoder(c, task), names_(family_.choice), dropout_(*this, "dropout", dropout_of(c, names_)) {
-    const bool pooler_last = names_.in_base && family_.head_first;
-    const auto declare_dense = [&] { dense_.emplace(*this, names_.dense, c.hidden_size, c.hidden_size); };
+      : MultipleChoice(c, task, family_of(c.model_type, c.file).choice) {}
+
+ private:
+  MultipleChoice(const ModelConfig& c, const TaskPtr& task, const ChoiceHead& names)
+      : RowScores(c, task, names.in_base, names.activation, dropout_of(c, names)) {
+    const bool pooler_last = names.in_base && family_.head_first;
+    const auto declare_dense = [&] { dense_.emplace(*this, names.dense, c.hidden_size, c.hidden_size); };
     declare_all([&] {
       if (!pooler_last) declare_dense();
       output_.emplace(*this, "classifier", c.hidden_size, task->head().labels);
     });
     if (pooler_last) declare_dense();
   }
-  /// The first token's row, [B, C]; pooled where the pooler is the base's.
-  Value base_output() override {
-    const Value first = base_output_of({trace().inputs->row("cls_index")});
-    return names_.in_base ? pooled(first) : first;
-  }
-  HeadOutput head(Value base) override {
-    return cast((*output_)(dropout_.rows(names_.in_base ? base : pooled(base))), DType::f32);
-  }
-
- private:
   static double dropout_of(const ModelConfig& c, const ChoiceHead& names) {
     if (names.dropout == ChoiceDropout::kSummary) return summary_dropout(c);
     return names.dropout == ChoiceDropout::kHidden ? c.hidden_dropout_prob : c.classifier_dropout;
   }
-  Value pooled(Value first) const { return activate(names_.activation, (*dense_)(first)); }
-
-  const ChoiceHead& names_;
-  std::optional<nn::Linear> dense_, output_;
-  nn::Dropout dropout_;
 };
 
 /// Scores of each token: transformers' classes for questions and for token labels.
