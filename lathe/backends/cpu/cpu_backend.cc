@@ -45,9 +45,9 @@ class CpuBackend : public Backend {
     info_.alignment = kAlignment;
     if (blas_.known() != nullptr)
       for (const Entry& entry : blas_entries()) add_blas(entry);
-    for (auto entries :
-         {elementwise_entries(), product_entries(), row_entries(), pooling_entries(), attention_entries(),
-          loss_entries(), linear_cross_entropy_entries(), flat_entries(), optimizer_entries()})
+    for (auto entries : {elementwise_entries(), product_entries(), row_entries(), pooling_entries(),
+                         similarity_entries(), attention_entries(), loss_entries(),
+                         linear_cross_entropy_entries(), flat_entries(), optimizer_entries()})
       for (const Entry& entry : entries) add(entry);
   }
 

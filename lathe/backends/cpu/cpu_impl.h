@@ -97,6 +97,7 @@ std::vector<Entry> elementwise_entries();
 std::vector<Entry> product_entries();
 std::vector<Entry> blas_entries();  ///< products by a library, for one level only
 std::vector<Entry> pooling_entries();
+std::vector<Entry> similarity_entries();
 std::vector<Entry> row_entries();
 std::vector<Entry> attention_entries();
 std::vector<Entry> loss_entries();

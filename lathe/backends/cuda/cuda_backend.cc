@@ -35,9 +35,9 @@ class CudaBackend : public Backend {
     info_.memory_bytes = gpu.totalGlobalMem;
     info_.alignment = kAlignment;
     info_.token_rounding = {64, 64};  // half a tile of a product; fewer programs than with 32
-    for (auto entries :
-         {elementwise_entries(), product_entries(), fp8_entries(), row_entries(), pooling_entries(),
-          attention_entries(), loss_entries(), linear_cross_entropy_entries(), flat_entries()})
+    for (auto entries : {elementwise_entries(), product_entries(), fp8_entries(), row_entries(),
+                         pooling_entries(), similarity_entries(), attention_entries(), loss_entries(),
+                         linear_cross_entropy_entries(), flat_entries()})
       for (const Entry& entry : entries) {
         CudaImpl impl;
         impl.entry = entry;

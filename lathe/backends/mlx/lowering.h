@@ -88,6 +88,7 @@ std::vector<Entry> linear_cross_entropy_entries();
 std::vector<Entry> loss_entries();
 std::vector<Entry> product_entries();
 std::vector<Entry> pooling_entries();
+std::vector<Entry> similarity_entries();
 std::vector<Entry> row_entries();
 
 mx::Dtype dtype_of(DType dtype);

@@ -194,8 +194,9 @@ class MlxBackend : public Backend {
   void fill_table() {
     const std::set<std::string> masked = masked_ops();
     if (mx::metal::is_available() || !environment("LATHE_MLX_OFFER_KERNELS").empty()) add_own_kernels(masked);
-    for (auto entries : {elementwise_entries(), product_entries(), row_entries(), pooling_entries(),
-                         attention_entries(), loss_entries(), linear_cross_entropy_entries(), flat_entries()})
+    for (auto entries :
+         {elementwise_entries(), product_entries(), row_entries(), pooling_entries(), similarity_entries(),
+          attention_entries(), loss_entries(), linear_cross_entropy_entries(), flat_entries()})
       for (const Entry& entry : entries) {
         if (!masked.contains(entry.op->name)) add(entry);
       }
