@@ -114,6 +114,54 @@ void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, 
   out.all_input_ids.clear();
 }
 
+void part_of_batch(const PackedBatch& batch, int first, int count, TokenRounding rounding, PackedBatch& out) {
+  const auto& first_rows = batch.tensors.ints(kFirstRows);
+  const auto sample = static_cast<size_t>(first), samples = static_cast<size_t>(count);
+  const auto row = static_cast<size_t>(first_rows.at(sample));
+  const auto rows = static_cast<size_t>(first_rows.at(sample + samples)) - row;
+  const auto token = static_cast<size_t>(batch.cu_seqlens.at(row));
+  const auto tokens = static_cast<size_t>(batch.cu_seqlens.at(row + rows)) - token;
+  const auto padded = static_cast<size_t>(rounding(static_cast<int64_t>(tokens)));
+  const auto part = [](const auto& from, size_t begin, size_t size, auto& to) {
+    to.assign(from.begin() + static_cast<ptrdiff_t>(begin),
+              from.begin() + static_cast<ptrdiff_t>(begin + size));
+  };
+  const auto from_zero = [](std::vector<int32_t>& places) {
+    const int32_t offset = places.empty() ? 0 : places[0];
+    for (int32_t& place : places) place -= offset;
+  };
+  using List = std::vector<int32_t> PackedBatch::*;
+  for (const List list : {&PackedBatch::input_ids, &PackedBatch::token_type_ids, &PackedBatch::position_ids,
+                          &PackedBatch::sample_ids}) {
+    part(batch.*list, token, tokens, out.*list);
+    (out.*list).resize(padded, 0);
+  }
+  part(batch.cu_seqlens, row, rows + 1, out.cu_seqlens);
+  part(batch.cls_index, row, rows, out.cls_index);
+  from_zero(out.cu_seqlens), from_zero(out.cls_index);
+  out.rows = static_cast<int>(rows), out.tokens = static_cast<int>(padded);
+  out.longest_row = 0;
+  for (size_t i = 0; i < rows; ++i)
+    out.longest_row = std::max(out.longest_row, out.cu_seqlens[i + 1] - out.cu_seqlens[i]);
+  out.scored = out.real_scored = 0;
+  out.tensors.clear();
+  const auto all = static_cast<size_t>(batch.sample_count());
+  for (const Tensor& tensor : batch.tensors) {
+    if (tensor.size() == 0 || tensor.name == kFirstRows) continue;
+    const size_t width = tensor.size() / all;
+    if (const auto* ints = std::get_if<std::vector<int32_t>>(&tensor.values))
+      part(*ints, sample * width, samples * width, out.tensors.ints(tensor.name));
+    else
+      part(std::get<std::vector<float>>(tensor.values), sample * width, samples * width,
+           out.tensors.floats(tensor.name, tensor.width));
+  }
+  std::vector<int32_t>& begins = out.tensors.ints(kFirstRows);
+  part(first_rows, sample, samples + 1, begins);
+  from_zero(begins);
+  part(batch.samples, sample, samples, out.samples);
+  out.all_input_ids.clear();
+}
+
 void pack_all_input_ids(const TokenizedDataset& data, std::span<const std::vector<int32_t>> samples,
                         PackedBatch& out) {
   const auto tokens = static_cast<size_t>(out.tokens);

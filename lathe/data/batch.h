@@ -58,6 +58,10 @@ struct PackOptions {
 void pack_batch(const TokenizedDataset& data, std::span<const int32_t> samples, const PackOptions& options,
                 PackedBatch& out);
 
+/// The samples [first, first + count) of a batch whose samples have several rows, as a batch: rows keep their
+/// numbers in the global batch, and so their dropout.
+void part_of_batch(const PackedBatch& batch, int first, int count, TokenRounding rounding, PackedBatch& out);
+
 /// Keeps of `labels`, [N], those of tokens that have one, and the places of these in the batch.  M is at
 /// least `least`.
 void keep_scored(TokenRounding rounding, std::vector<int32_t>& labels, PackedBatch& out, int64_t least = 1);

@@ -199,5 +199,33 @@ TEST(Prefetcher, StopsWithBatchesLeft) {
   }
 }
 
+TEST(PartOfBatch, IsTheBatchOfThoseSamplesWithTheNumbersOfItsRows) {
+  TokenizedDataset data;
+  data.input_ids = {5, 6, 7, 8, 9, 10, 11, 12, 13};
+  data.type_ids.assign(9, 0);
+  data.begins = {0, 2, 3, 5, 6, 8, 9};
+  data.first_rows = {0, 2, 4, 6};
+  data.tensors.floats("labels") = {0.5f, 1.5f, 2.5f};
+  data.tensors.append(
+      {.name = "prompt_length", .width = 2, .values = std::vector<int32_t>{1, 2, 3, 4, 5, 6}});
+  const TokenRounding rounding{.least = 4, .most = 4};
+  PackedBatch whole, part, wanted;
+  pack_batch(data, std::vector<int32_t>{2, 0, 1}, {rounding, 7, 0}, whole);
+  part_of_batch(whole, 1, 2, rounding, part);
+  pack_batch(data, std::vector<int32_t>{0, 1}, {rounding, 8, 0}, wanted);
+  EXPECT_EQ(part.rows, 4);
+  EXPECT_EQ(part.tokens, wanted.tokens);
+  EXPECT_EQ(part.longest_row, wanted.longest_row);
+  EXPECT_EQ(part.input_ids, wanted.input_ids);
+  EXPECT_EQ(part.position_ids, wanted.position_ids);
+  EXPECT_EQ(part.sample_ids, wanted.sample_ids);
+  EXPECT_EQ(part.cu_seqlens, wanted.cu_seqlens);
+  EXPECT_EQ(part.cls_index, wanted.cls_index);
+  EXPECT_EQ(part.samples, wanted.samples);
+  EXPECT_EQ(std::as_const(part.tensors).floats("labels"), (std::vector<float>{0.5f, 1.5f}));
+  EXPECT_EQ(std::as_const(part.tensors).ints("prompt_length"), (std::vector<int32_t>{1, 2, 3, 4}));
+  EXPECT_EQ(std::as_const(part.tensors).ints(kFirstRows), (std::vector<int32_t>{0, 2, 4}));
+}
+
 }  // namespace
 }  // namespace lathe

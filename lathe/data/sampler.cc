@@ -5,6 +5,7 @@
 
 #include "lathe/core/ceil_div.h"
 #include "lathe/core/error.h"
+#include "lathe/data/retrieval/no_duplicates.h"
 #include "lathe/data/torch_random.h"
 
 namespace lathe {
@@ -38,6 +39,8 @@ Sampler::Sampler(SamplerOptions options, std::span<const int32_t> lengths)
   if (by_length && lengths_.size() != static_cast<size_t>(o.size))
     fail(ErrorCode::kUsage, "sampler: an order by length needs one for each of {} samples, found {}", o.size,
          lengths_.size());
+  if (o.strategy == SamplingStrategy::kNoDuplicates && std::ssize(o.texts) != o.size)
+    fail(ErrorCode::kUsage, "sampler: expected the texts of {} samples, found {}", o.size, o.texts.size());
   batches_ = count_batches(o);
 }
 
@@ -47,6 +50,7 @@ std::span<const int32_t> Sampler::order(int64_t epoch) {
   const uint64_t seed = options_.seed + static_cast<uint64_t>(epoch);
   switch (options_.strategy) {
     case SamplingStrategy::kRandom:
+    case SamplingStrategy::kNoDuplicates:
     case SamplingStrategy::kBatchRebalance:
       order_ = TorchGenerator(seed).randperm(options_.size);
       break;
@@ -76,6 +80,8 @@ void Sampler::batch_of(int rank, int64_t epoch, int64_t index, std::vector<int32
     out.assign(begin, begin + group.count);
     return;
   }
+  if (options_.strategy == SamplingStrategy::kNoDuplicates)
+    return unlike_batch(index * options_.world_size + rank, epoch, out);
   const auto all = order(epoch);
   const int64_t size = options_.size;
   const int64_t begin = (index * options_.world_size + rank) * options_.batch_size;
@@ -84,6 +90,25 @@ void Sampler::batch_of(int rank, int64_t epoch, int64_t index, std::vector<int32
   if (!wraps) end = std::min(end, size);
   out.clear();
   for (int64_t i = begin; i < end; ++i) out.push_back(all[i < size ? i : (i - size) % size]);
+}
+
+void Sampler::unlike_batch(int64_t number, int64_t epoch, std::vector<int32_t>& out) {
+  if (epoch != unlike_epoch_) {
+    unlike_ = no_duplicates_batches(options_.texts, {.batch_size = options_.batch_size,
+                                                     .drop_last = options_.drop_last,
+                                                     .seed = options_.seed + static_cast<uint64_t>(epoch)})
+                  .batches;
+    unlike_epoch_ = epoch;
+    if (unlike_.empty())
+      fail(ErrorCode::kUsage,
+           "--batch_sampler no_duplicates: found equal texts in so many samples that no batch of {} has "
+           "different ones; take fewer with --per_device_train_batch_size",
+           options_.batch_size);
+  }
+  out = unlike_[static_cast<size_t>(number) % unlike_.size()];
+  const bool alike = options_.world_size > 1 && options_.even_batches;  // ranks have batches of one size
+  for (size_t i = 0; alike && std::ssize(out) < options_.batch_size; ++i)
+    out.push_back(unlike_[0][i % unlike_[0].size()]);
 }
 
 int64_t Sampler::ordinal(int64_t epoch, int64_t index) {

@@ -7,14 +7,16 @@
 
 namespace lathe {
 
-enum class SamplingStrategy { kRandom, kSequential, kGroupByLength, kBatchRebalance };
+enum class SamplingStrategy { kRandom, kSequential, kGroupByLength, kBatchRebalance, kNoDuplicates };
 
 struct SamplerOptions {
   int64_t size = 0;      ///< samples of the data set
   int batch_size = 8;    ///< per rank and micro-step
   int accumulation = 1;  ///< micro-steps of an update; kBatchRebalance divides its samples among them
   SamplingStrategy strategy = SamplingStrategy::kRandom;
-  uint64_t seed = 42;    ///< `data_seed`, else `seed`; epoch e draws from seed + e
+  uint64_t seed = 42;  ///< `data_seed`, else `seed`; epoch e draws from seed + e
+  /// kNoDuplicates: of each sample the numbers of its texts; lives as long as the sampler.
+  std::span<const std::vector<int32_t>> texts = {};
   int length_group = 0;  ///< kGroupByLength: samples of one update (batch_size · accumulation); 0: batch_size
   bool drop_last = false;
   int rank = 0;
@@ -27,6 +29,8 @@ struct SamplerOptions {
 /// [g · batch_size, (g+1) · batch_size) of the epoch's order.  Not safe for several threads at the same time.
 /// With kBatchRebalance the samples of an update are random, but divided by length into micro-batches of any
 /// size that cost about the same (balanced_groups).
+/// With kNoDuplicates no batch has a text twice (no_duplicates_batches); where there are too few different
+/// texts for all batches of an epoch, the first ones come again.
 /// Source: accelerate's SeedableRandomSampler and BatchSamplerShard, transformers'
 /// get_length_grouped_indices and BatchRebalanceSampler.
 class Sampler {
@@ -61,12 +65,16 @@ class Sampler {
     std::vector<SampleGroup> groups;  ///< by micro-step and, within one, by rank
   };
   const Update& update(int64_t epoch, int64_t index);
+  /// kNoDuplicates.
+  void unlike_batch(int64_t number, int64_t epoch, std::vector<int32_t>& out);
 
   SamplerOptions options_;
   std::vector<int32_t> lengths_;
   int64_t batches_ = 0;
   int64_t epoch_ = -1;
   std::vector<int32_t> order_;
+  int64_t unlike_epoch_ = -1;
+  std::vector<std::vector<int32_t>> unlike_;  // batches of that epoch, of all ranks
   Update update_;
 };
 

@@ -112,5 +112,34 @@ TEST(Sampler, RefusesOptionsThatMakeNoSense) {
   message_of(ErrorCode::kUsage, [&] { sampler.batch_of(-1, 0, 0, batch); });
 }
 
+TEST(Sampler, OfTextsThatAreKeptApartNoBatchHasOneTwice) {
+  std::vector<std::vector<int32_t>> texts;
+  for (int32_t i = 0; i < 24; ++i) texts.push_back({i % 6, 100 + i});
+  SamplerOptions options{
+      .size = 24, .batch_size = 4, .strategy = SamplingStrategy::kNoDuplicates, .texts = texts};
+  Sampler sampler(options);
+  std::vector<int32_t> batch, seen;
+  for (int64_t index = 0; index < sampler.batches_per_epoch(); ++index) {
+    sampler.batch(0, index, batch);
+    std::vector<int32_t> first;
+    for (const int32_t sample : batch) first.push_back(texts[static_cast<size_t>(sample)][0]);
+    std::sort(first.begin(), first.end());
+    EXPECT_EQ(std::unique(first.begin(), first.end()), first.end()) << index;
+    seen.insert(seen.end(), batch.begin(), batch.end());
+  }
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(std::unique(seen.begin(), seen.end()) - seen.begin(), 24);
+  options.world_size = 2;
+  for (options.rank = 0; options.rank < 2; ++options.rank) {
+    sampler = Sampler(options);
+    for (int64_t index = 0; index < sampler.batches_per_epoch(); ++index) {
+      sampler.batch(0, index, batch);
+      EXPECT_EQ(batch.size(), 4u);
+    }
+  }
+  options.texts = {};
+  EXPECT_THROW(Sampler{options}, Error);
+}
+
 }  // namespace
 }  // namespace lathe

@@ -25,6 +25,10 @@ struct TokenizedDataset {
   /// [samples+1] the first row of each sample, such as the endings of a question; empty: a row each.
   std::vector<int64_t> first_rows = {};
 
+  /// [samples] numbers of a sample's texts, of which equal ones are kept apart (kNoDuplicates); empty: they
+  /// are not.
+  std::vector<std::vector<int32_t>> unlike_texts = {};
+
   int64_t rows() const { return static_cast<int64_t>(begins.size()) - 1; }
   int64_t size() const { return first_rows.empty() ? rows() : static_cast<int64_t>(first_rows.size()) - 1; }
   int64_t tokens() const { return begins.back(); }

@@ -57,6 +57,8 @@ ProgramCache::Planned ProgramCache::planned(const Work& work, int64_t recompute_
   options.targets = work.targets;
   options.scores = work.scores;
   options.base_given = work.base_given;
+  options.gradient_given = work.gradient_given;
+  options.head_width = work.head_width;
   if (work.kind == ProgramKind::kEvaluate) options.quantization = work.quantization;
   options.dtype = work.dtype.value_or(options.dtype);
   options.recompute_every = recompute_every;
@@ -105,8 +107,9 @@ void ProgramCache::expect_rows(Rows rows, int64_t longest) {
 
 /// For a program of this kind; 0: not known.  Rows of training are evaluated, too, and a base serves both.
 int64_t ProgramCache::longest_row(ProgramKind kind) const {
-  if (kind == ProgramKind::kStep || kind == ProgramKind::kAccumulate) return longest_trained_;
-  if (kind == ProgramKind::kUpdate) return 0;
+  if (kind == ProgramKind::kStep || kind == ProgramKind::kAccumulate || kind == ProgramKind::kForward)
+    return longest_trained_;
+  if (kind == ProgramKind::kUpdate || kind == ProgramKind::kLoss) return 0;
   if (kind == ProgramKind::kEvaluate && longest_evaluated_ == 0) return 0;
   return std::max(longest_trained_, longest_evaluated_);
 }

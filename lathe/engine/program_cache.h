@@ -18,6 +18,8 @@ struct Work {
   ProgramKind kind = ProgramKind::kStep;
   Bucket bucket;
   bool targets = true, scores = true, base_given = false;   ///< scores: kEvaluate gives the logits
+  bool gradient_given = false;                              ///< ProgramOptions::gradient_given
+  int64_t head_width = 0;                                   ///< ProgramOptions::head_width
   nn::Quantization quantization = nn::Quantization::kNone;  ///< of kEvaluate; others have the session's
   std::optional<DType> dtype;                               ///< of activations, if not that of training
   auto operator<=>(const Work&) const = default;

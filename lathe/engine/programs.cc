@@ -14,6 +14,7 @@
 #include "lathe/ops/optimizers/flat.h"
 #include "lathe/ops/optimizers/optimizer.h"
 #include "lathe/ops/rows.h"
+#include "lathe/ops/similarity.h"
 #include "lathe/program/autograd.h"
 
 namespace lathe {
@@ -38,6 +39,12 @@ class Builder {
       output(kBaseRows, base(false));
     } else if (kind == ProgramKind::kEvaluate) {
       evaluate(forward(false));
+    } else if (kind == ProgramKind::kForward) {
+      output(kLogits, forward(true).scores);
+    } else if (kind == ProgramKind::kLoss) {
+      loss_of_given();
+    } else if (options_.gradient_given) {
+      accumulate_given(forward(true).scores);
     } else {
       const Value loss = this->loss(forward(true)).loss;
       if (kind == ProgramKind::kStep)
@@ -101,7 +108,9 @@ class Builder {
   }
 
   LossAndCorrect loss(const HeadOutput& head) {
-    return model_.task().loss(head, *inputs_, {.smoothing = options_.label_smoothing});
+    Task::LossOptions options{.smoothing = options_.label_smoothing};
+    if (trace_.training) options.ranks = options_.ranks, options.rank = options_.rank;
+    return model_.task().loss(head, *inputs_, options);
   }
 
   void evaluate(const HeadOutput& head) {
@@ -180,6 +189,30 @@ class Builder {
       output(kLoss, loss);
     else
       program_->emit(op::accumulate, {flat("loss", 1), loss, keep});
+  }
+
+  /// The gradient by the head's output, for accumulate_given.
+  void loss_of_given() {
+    begin_trace(true);
+    const Value given = program_->input(kLogits, {DType::f32, {bucket_.rows, options_.head_width}});
+    const Value loss = this->loss(given).loss;
+    const Value weight = program_->input("loss_weight", {DType::f32, {1}});
+    output(kLogitsGradient, gradients(loss, weight, {{given}}, op::add)[0]);
+    if (options_.ranks == 1)
+      output(kLoss, loss);
+    else
+      program_->emit(op::accumulate, {flat("loss", 1), loss, program_->input("keep", {DType::f32, {1}})});
+  }
+
+  /// Gradients by the parameters of Σ head's output · given: those of the loss that it is the gradient of.
+  void accumulate_given(Value scores) {
+    const Value given = program_->input(kLogitsGradient, scores.type());
+    const Value one = program_->input("one", {DType::f32, {1}});
+    const Value sum =
+        scale(mean(program_->emit(op::row_scores, {scores, given})[0]), static_cast<double>(bucket_.rows));
+    const Value keep = program_->input("keep", {DType::f32, {1}});
+    const Value all = program_->emit(op::concat, ordered(gradients(sum, one, trainable_, op::add)))[0];
+    program_->emit(op::accumulate, {flat("gradients", layout_.trainable), all, keep});
   }
 
   void update_from_sums() {
@@ -267,7 +300,10 @@ class Builder {
   /// The gradients of all trainable parameters in the order of the layout.
   std::vector<Value> backward(Value loss) {
     const Value weight = program_->input("loss_weight", {DType::f32, {1}});
-    const std::vector<Value> grads = gradients(loss, weight, trainable_, op::add);
+    return ordered(gradients(loss, weight, trainable_, op::add));
+  }
+
+  std::vector<Value> ordered(const std::vector<Value>& grads) const {
     std::vector<Value> ordered;
     for (bool decay : {true, false}) {
       size_t k = 0;

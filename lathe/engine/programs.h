@@ -20,11 +20,13 @@ enum class ProgramKind {
   kUpdate,      ///< clip and optimizer on the accumulated gradients; output grad_norm
   kEvaluate,  ///< forward without dropout; outputs logits if wanted and, if there are targets, loss, correct
   kBase,      ///< forward of the base without dropout; output base
+  kForward,   ///< forward as in training; output logits
+  kLoss,      ///< of what the head gave, an input; outputs logits_gradient and, of one process, loss
 };
 
 /// The outputs of programs, by name; their order has no meaning.
 inline constexpr const char *kLoss = "loss", *kStop = "stop", *kGradNorm = "grad_norm", *kLogits = "logits",
-                            *kCorrect = "correct", *kBaseRows = "base";
+                            *kCorrect = "correct", *kBaseRows = "base", *kLogitsGradient = "logits_gradient";
 
 /// The shapes for which a program is traced: N packed tokens, B rows, M tokens that are scored, and S samples
 /// (0: each is a row).
@@ -42,6 +44,8 @@ struct ProgramOptions {
   double label_smoothing = 0;   ///< Task::LossOptions::smoothing
   int64_t recompute_every = 0;  ///< nn::Trace's, in training
   bool base_given = false;      ///< only the head runs: the base's output is an input
+  bool gradient_given = false;  ///< kAccumulate: the gradient by what the head gives is an input
+  int64_t head_width = 0;       ///< kLoss: columns of what the head gives
   /// Of the base's linear layers; kInt8 only in kEvaluate.  The head is not quantized: a classifier's work is
   /// small next to the base's, and its rounding errors would go straight into the scores.
   nn::Quantization quantization = nn::Quantization::kNone;
@@ -51,7 +55,7 @@ struct ProgramOptions {
   bool rounded_gradients = false;
   nn::StorageRule storage;                   ///< of frozen parameters
   int64_t longest_row = 0;                   ///< Program::longest_row
-  int ranks = 1;                             ///< processes that train together
+  int ranks = 1, rank = 0;                   ///< processes that train together, and which this is
   DType gradient_wire = DType::f32;          ///< dtype in which gradients travel between them: or bf16
   int64_t bucket_bytes = int64_t{25} << 20;  ///< approximate size of the gradients that are summed at once
   Shards shards;                             ///< which process holds which part of the optimizer's states
@@ -62,8 +66,9 @@ FlatParameters flat_parameters(const TaskModel& model);
 
 /// Traces one program.  Inputs by name: what model and task ask for (nn::Inputs); all_input_ids [ranks · N];
 /// loss_weight [1] (dL/dloss; with several ranks dL/dloss of this one's share), keep [1], hyper, head_hyper
-/// [kHyperCount], stop [1]; base [N or B, hidden_size] in the dtype of activations.  With base_given and
-/// tokens = 0 it has none that are [N].  Errors: kInternal if base_given and the base is not frozen.
+/// [kHyperCount], stop [1]; logits and logits_gradient [B, width of the head's output] f32; one [1], 1; base
+/// [N or B, hidden_size] in the dtype of activations.  With base_given and tokens = 0 it has none that are
+/// [N].  Errors: kInternal if base_given and the base is not frozen.
 std::unique_ptr<Program> build_program(TaskModel& model, ProgramKind kind, Bucket bucket,
                                        const ProgramOptions& options);
 

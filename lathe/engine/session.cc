@@ -11,7 +11,8 @@ namespace {
 /// Adds what the device and its group decide.
 Session::Options on_device(Session::Options options, const Backend& backend) {
   ProgramOptions& program = options.program;
-  if (backend.group() != nullptr) program.ranks = backend.group()->size();
+  if (backend.group() != nullptr)
+    program.ranks = backend.group()->size(), program.rank = backend.group()->rank();
   // A device that stores such products as bf16 gains from fewer bytes; for others it would be one more pass.
   if (!backend.implementations(op::linear_bwd_weight_cast).empty()) program.rounded_gradients = true;
   return options;
@@ -31,14 +32,55 @@ Session::Session(Backend& backend, TaskModel& model, const Options& options)
       parameters_(backend, model, options.program.optimizer, options.shard_states, options.program.storage),
       programs_(backend, model, parameters_, with_shards(options_.program, parameters_.shards()),
                 options.cached_programs),
-      inputs_(model, options.program.optimizer, options_.program.ranks) {}
+      inputs_(model, options.program.optimizer, options_.program.ranks, options_.program.rank) {}
 
 Session::Pending Session::step(const PackedBatch& batch, const StepScalars& scalars, BaseRows base) {
   return run({.kind = ProgramKind::kStep}, &batch, scalars, base);
 }
 
 Session::Pending Session::accumulate(const PackedBatch& batch, const StepScalars& scalars, BaseRows base) {
+  if (model_.task().cached_samples() > 0) return accumulate_parts(batch, scalars);
   return run({.kind = ProgramKind::kAccumulate}, &batch, scalars, base);
+}
+
+Session::Pending Session::accumulate_parts(const PackedBatch& batch, const StepScalars& scalars) {
+  const int samples = batch.sample_count(), each = static_cast<int>(model_.task().cached_samples());
+  const auto& first_rows = batch.tensors.ints(kFirstRows);
+  int64_t width = 0;
+  // f: gets the numbers of the head's output that belong to part_.
+  const auto for_parts = [&](auto f) {
+    for (int first = 0; first < samples; first += each) {
+      const int count = std::min(each, samples - first);
+      part_of_batch(batch, first, count, token_rounding(), part_);
+      f(first, first_rows[static_cast<size_t>(first)]);
+    }
+  };
+  vectors_.clear();
+  for_parts([&](int, int) {
+    const Pending given = run({.kind = ProgramKind::kForward}, &part_, scalars);
+    const Type& type = given.compiled->type(kLogits);
+    width = type.shape[1];
+    vectors_.resize(vectors_.size() + static_cast<size_t>(elements(type)));
+    given.compiled
+        ->read(given.event, kLogits,
+               std::as_writable_bytes(std::span(vectors_).last(static_cast<size_t>(elements(type)))))
+        .check();
+  });
+  inputs_.give_head({vectors_, {}});
+  Pending loss = run({.kind = ProgramKind::kLoss, .head_width = width}, &batch, scalars);
+  gradients_.resize(vectors_.size());
+  loss.compiled->read(loss.event, kLogitsGradient, std::as_writable_bytes(std::span(gradients_))).check();
+  StepScalars of_part = scalars;
+  for_parts([&](int first, int row) {
+    of_part.first_micro = scalars.first_micro && first == 0;
+    inputs_.give_head(
+        {{},
+         std::span(gradients_)
+             .subspan(static_cast<size_t>(row * width), static_cast<size_t>(part_.rows * width))});
+    const Pending added = run({.kind = ProgramKind::kAccumulate, .gradient_given = true}, &part_, of_part);
+    added.compiled->executable->wait(added.event).check();  // part_ is filled anew
+  });
+  return loss;
 }
 
 Session::Pending Session::update(const StepScalars& scalars) {
@@ -110,7 +152,8 @@ int64_t Session::rows_of_bucket(ProgramKind kind, int64_t rows) {
 
 Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepScalars& scalars,
                               BaseRows base) {
-  const bool learns = work.kind == ProgramKind::kStep || work.kind == ProgramKind::kAccumulate;
+  const bool learns = work.kind == ProgramKind::kStep || work.kind == ProgramKind::kAccumulate ||
+                      work.kind == ProgramKind::kLoss;
   if (learns && !model_.task().is_labelled(batch->tensors))
     fail(ErrorCode::kInvalidData, "a batch has no {}, from which its task learns",
          model_.task().targets()[0].words);
@@ -124,7 +167,7 @@ Session::Ready Session::ready(Work work, const PackedBatch* batch, const StepSca
     work.bucket = {batch->tokens, rows_of_bucket(work.kind, batch->rows), batch->scored, samples};
     inputs_.fill_rows(work.bucket.rows);
   }
-  if (work.base_given && !model_.per_token())
+  if ((work.base_given && !model_.per_token()) || work.kind == ProgramKind::kLoss)
     work.bucket.tokens = 0;  // one program for batches of any length
   const int64_t longest = programs_.longest_row(work.kind);
   if (longest > 0 && batch != nullptr && batch->longest_row > longest)

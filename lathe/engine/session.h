@@ -53,7 +53,9 @@ class Session {
     Launches launches;  ///< Executable::launches
   };
   StepPlan plan_step(const PackedBatch& batch, const StepScalars& scalars);
-  /// Adds the gradients of one micro-batch; `update` then ends the step.
+  /// Adds the gradients of one micro-batch; `update` then ends the step.  A task with cached_samples has no
+  /// step: its batches run in parts, forward to what the head gives, once more with the gradient of their
+  /// loss by that.  The result is that of the whole batch, dropout included.
   Pending accumulate(const PackedBatch& batch, const StepScalars& scalars, BaseRows base = {});
   Pending update(const StepScalars& scalars);
   Outcome collect(const Pending& pending) const;
@@ -95,6 +97,8 @@ class Session {
   /// Where rows may be empty, a batch is filled up to the rows of the largest one of that kind: one program
   /// serves both.
   int64_t rows_of_bucket(ProgramKind kind, int64_t rows);
+  /// accumulate for a task with cached_samples.
+  Pending accumulate_parts(const PackedBatch& batch, const StepScalars& scalars);
   Ready ready(Work work, const PackedBatch* batch, const StepScalars& scalars, BaseRows base);
   Pending run(const Work& work, const PackedBatch* batch, const StepScalars& scalars, BaseRows base = {});
 
@@ -104,6 +108,8 @@ class Session {
   Parameters parameters_;
   ProgramCache programs_;
   StepInputs inputs_;
+  PackedBatch part_;                        // of a batch
+  std::vector<float> vectors_, gradients_;  // what the head gave for a batch, and the gradient by it
   std::map<ProgramKind, int64_t> most_rows_;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lathe/core/error.h"
+#include "lathe/engine/programs.h"
 
 namespace lathe {
 namespace {
@@ -69,6 +70,7 @@ void StepInputs::set(const PackedBatch* batch, const StepScalars& scalars, BaseR
   stop_ = scalars.stop ? 1.0f : 0.0f;
   if (batch == nullptr) return;
   check(*batch, model_);
+  columns_.set(batch->tensors.ints(kFirstRows), rank_);
   pooling_.set(batch->cu_seqlens, batch->tensors.ints(kPromptLength));
   if (model_.type_vocab_size() == 1) one_type_.assign(batch->token_type_ids.size(), 0);
   begins_ = batch->cu_seqlens;
@@ -114,6 +116,7 @@ std::span<const std::byte> StepInputs::content(const ValueInfo& value) {
   if (input == "head_hyper") return bytes(head_hyper_);
   if (input == "loss_weight") return std::as_bytes(std::span(&loss_weight_, 1));
   if (input == "keep") return std::as_bytes(std::span(&keep_, 1));
+  if (input == "one") return std::as_bytes(std::span(&one_, 1));
   if (input == "stop") return std::as_bytes(std::span(&stop_, 1));
   if (input == "row_ids") return bytes(row_ids_);
   if (input == "input_ids") return bytes(batch_->input_ids);
@@ -125,9 +128,12 @@ std::span<const std::byte> StepInputs::content(const ValueInfo& value) {
   if (input == "scored_sample_ids") return bytes(scored_sample_ids_);
   if (input == "scored_position_ids") return bytes(scored_position_ids_);
   if (input == "base") return base_;
+  if (input == kLogits) return std::as_bytes(head_.given);
+  if (input == kLogitsGradient) return std::as_bytes(head_.gradient);
   if (input == "cu_seqlens") return bytes(begins_);
   if (input == "cls_index") return bytes(batch_->cls_index);
   if (const Tensor* tensor = batch_->tensors.find(input)) return tensor->bytes();
+  if (const auto of_columns = columns_.find(input, elements(value.type))) return *of_columns;
   if (const auto* of_pooling = pooling_.find(input, elements(value.type))) return bytes(*of_pooling);
   fail(ErrorCode::kInternal, "the session has no content for the program's input {}", input);
 }

@@ -59,7 +59,8 @@ struct Block {
 /// in the global batch), position_rows [N] (of the position table, where a model numbers them in its own
 /// way), row_ids [B] (number of the row), cls_index [B] (first token of each row),
 /// scored_sample_ids and scored_position_ids [M] (those of the tokens that are scored), rng [2] (seed,
-/// update step), and what pooling reads (models/sentence/pooling_inputs.h).
+/// update step), what pooling reads (models/sentence/pooling_inputs.h), and losses over texts of a sample
+/// (tasks/column_inputs.h).
 class Inputs {
  public:
   /// samples: 0 where each is a row.
@@ -74,11 +75,14 @@ class Inputs {
     return make(name, {dtype, {rows_, width}});
   }
   /// So many for each row, [B · count].
-  Value rows(const std::string& name, int64_t count) { return make(name, {DType::i32, {rows_ * count}}); }
+  Value rows(const std::string& name, int64_t count, DType dtype = DType::i32) {
+    return make(name, {dtype, {rows_ * count}});
+  }
   /// Of the tokens that are scored, [M].
   Value scored(const std::string& name) { return make(name, {DType::i32, {scored_}}); }
   /// Of samples that have several rows, [S].
-  Value sample(const std::string& name) { return make(name, {DType::i32, {samples_}}); }
+  Value sample(const std::string& name, DType dtype = DType::i32) { return make(name, {dtype, {samples_}}); }
+  int64_t samples() const { return samples_; }
   /// The first row of each sample, [S+1].
   Value first_rows() { return make("first_rows", {DType::i32, {samples_ + 1}}); }
   /// Where rows begin, [B+1].

@@ -2,6 +2,7 @@
 #include "lathe/ops/similarity.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "lathe/core/error.h"
@@ -15,19 +16,20 @@ void ref_row_scores(Reference& r) {
   const auto cols = static_cast<size_t>(r.cols(0));
   const double shift = r.node.attrs.f("shift");
   const RowScore kind = row_score(r.node.attrs);
+  const bool is_dot = kind == RowScore::kDot || kind == RowScore::kOneMinusDot;
   for (size_t row = 0; row < r.out[0].size(); ++row) {
     double sum = 0, absolute = 0;
     for (size_t c = row * cols; c < (row + 1) * cols; ++c) {
       const double a = r.in[0][c], b = r.in[1][c], d = a - b + shift;
-      const double term = kind == RowScore::kDot ? a * b : kind == RowScore::kEuclidean ? d * d : std::abs(d);
+      const double term = is_dot ? a * b : kind == RowScore::kEuclidean ? d * d : std::abs(d);
       sum += term;
       // A difference has the errors of its operands.
-      absolute += kind == RowScore::kDot         ? std::abs(term)
+      absolute += is_dot                         ? std::abs(term)
                   : kind == RowScore::kEuclidean ? std::abs(d) * (std::abs(a) + std::abs(b) + std::abs(shift))
                                                  : std::abs(a) + std::abs(b) + std::abs(shift);
     }
     const bool is_root = kind == RowScore::kEuclidean;
-    r.out[0][row] = is_root ? std::sqrt(sum) : sum;
+    r.out[0][row] = is_root ? std::sqrt(sum) : kind == RowScore::kOneMinusDot ? 1 - sum : sum;
     r.magnitude[0][row] = is_root ? (sum > 0 ? absolute / std::sqrt(sum) : 0) : absolute;
   }
 }
@@ -42,8 +44,9 @@ void ref_row_scores_bwd(Reference& r) {
     for (size_t c = row * cols; c < (row + 1) * cols; ++c) {
       const double a = r.in[1][c], b = r.in[2][c], d = a - b + shift;
       const double size = std::abs(a) + std::abs(b) + std::abs(shift);
-      if (kind == RowScore::kDot) {
-        r.out[0][c] = ds * b, r.out[1][c] = ds * a;
+      if (kind == RowScore::kDot || kind == RowScore::kOneMinusDot) {
+        const double sign = kind == RowScore::kDot ? 1 : -1;
+        r.out[0][c] = sign * ds * b, r.out[1][c] = sign * ds * a;
         r.magnitude[0][c] = std::abs(ds * b), r.magnitude[1][c] = std::abs(ds * a);
         continue;
       }
@@ -109,10 +112,10 @@ Value by_loss(const Grad& g, int output) { return g.program.emit(times, {g.out(o
 
 std::vector<Case> row_cases(bool backward) {
   std::vector<Case> all;
-  for (const char* kind : {"dot", "euclidean", "manhattan"})
+  for (const char* kind : {"dot", "euclidean", "manhattan", "one_minus_dot"})
     for (const double shift : {0.0, 1e-6})
       for (const Shape& s : {Shape{1, 1}, Shape{3, 33}, Shape{300, 48}, Shape{2, 1100}}) {
-        if (shift != 0 && (kind[0] == 'd' || s[0] != 3)) continue;
+        if (shift != 0 && (kind[0] == 'd' || kind[0] == 'o' || s[0] != 3)) continue;
         Case c{fmt::format("{}, {}", to_string(s), kind), {s, s}};
         if (shift != 0) c.name += ", shifted";
         c.attrs = {{"kind", std::string(kind)}, {"shift", shift}};
@@ -172,6 +175,31 @@ double pairs(const Reference& r) {
   return n * n;
 }
 
+std::vector<Type> infer_columns(std::span<const Type> in, const Attrs& attrs, const char* name, bool fewer) {
+  const int64_t cols = attrs.i("cols");
+  if (in[0].dtype != DType::f32 || in[0].shape.size() != 2 || cols < 1 ||
+      (fewer ? cols > in[0].shape[1] : cols < in[0].shape[1]))
+    fail(ErrorCode::kShape, "{}: found {} for {} columns, expected f32[n,c] of at {} as many", name,
+         to_string(in[0]), cols, fewer ? "least" : "most");
+  return {{DType::f32, {in[0].shape[0], cols}}};
+}
+
+void ref_columns(Reference& r) {
+  const auto from = static_cast<size_t>(r.cols(0)), to = static_cast<size_t>(r.node.attrs.i("cols"));
+  for (size_t i = 0; i < r.out[0].size(); ++i)
+    r.out[0][i] = i % to < from ? r.in[0][i / to * from + i % to] : 0;
+}
+
+std::vector<Case> column_cases(bool fewer) {
+  std::vector<Case> all;
+  for (const auto& [rows, few, many] :
+       {std::array<int64_t, 3>{1, 1, 1}, {3, 5, 33}, {300, 16, 48}, {7, 31, 32}})
+    all.push_back({fmt::format("{} rows, {} of {}", rows, few, many),
+                   {{rows, fewer ? many : few}},
+                   {{"cols", fewer ? few : many}}});
+  return all;
+}
+
 }  // namespace
 
 RowScore row_score(const Attrs& attrs) {
@@ -179,7 +207,9 @@ RowScore row_score(const Attrs& attrs) {
   if (name == "dot") return RowScore::kDot;
   if (name == "euclidean") return RowScore::kEuclidean;
   if (name == "manhattan") return RowScore::kManhattan;
-  fail(ErrorCode::kShape, "row_scores: found the kind \"{}\", expected dot, euclidean or manhattan", name);
+  if (name == "one_minus_dot") return RowScore::kOneMinusDot;
+  fail(ErrorCode::kShape,
+       "row_scores: found the kind \"{}\", expected dot, euclidean, manhattan or one_minus_dot", name);
 }
 
 PairLoss pair_loss_kind(const Attrs& attrs) {
@@ -265,6 +295,40 @@ const OpDef times{
         },
     .bound = {.ulp = 2},
     .cost = [](const Node& node, const Program& program) { return elementwise_cost(node, program, 1); },
+};
+
+/// The first columns of x.
+const OpDef first_columns{
+    .name = "first_columns",
+    .signature = "x[n,c]:f32 -> y[n,k]:f32",
+    .dtypes = {DType::f32},
+    .attrs = {{"cols", int64_t{1}}},
+    .infer = [](std::span<const Type> in,
+                const Attrs& attrs) { return infer_columns(in, attrs, "first_columns", true); },
+    .gradient =
+        [](const Grad& g) {
+          const int64_t cols = g.in(0).type().shape[1];
+          return std::vector<Value>{g.program.emit(first_columns_bwd, {g.dout[0]}, {{"cols", cols}})[0]};
+        },
+    .reference = ref_columns,
+    .cases = [] { return column_cases(true); },
+    .bound = {.ulp = 0},
+    .cost = [](const Node& node, const Program& program) { return elementwise_cost(node, program, 0); },
+};
+
+/// The same and columns of zeros after them.
+const OpDef first_columns_bwd{
+    .name = "first_columns_bwd",
+    .signature = "dy[n,k]:f32 -> dx[n,c]:f32",
+    .dtypes = {DType::f32},
+    .attrs = {{"cols", int64_t{1}}},
+    .infer = [](std::span<const Type> in,
+                const Attrs& attrs) { return infer_columns(in, attrs, "first_columns_bwd", false); },
+    .gradient = not_differentiable,
+    .reference = ref_columns,
+    .cases = [] { return column_cases(false); },
+    .bound = {.ulp = 0},
+    .cost = [](const Node& node, const Program& program) { return elementwise_cost(node, program, 0); },
 };
 
 }  // namespace lathe::op

@@ -3,13 +3,14 @@
 
 namespace lathe::op {
 
-extern const OpDef row_scores, row_scores_bwd, cosent, pair_loss, times;
+extern const OpDef row_scores, row_scores_bwd, cosent, pair_loss, times, first_columns, first_columns_bwd;
 
 /// How two rows are compared: the attribute "kind" of row_scores.
 enum class RowScore {
-  kDot,        ///< Σ a · b
-  kEuclidean,  ///< √Σ (a − b + shift)²
-  kManhattan,  ///< Σ |a − b + shift|
+  kDot,          ///< Σ a · b
+  kEuclidean,    ///< √Σ (a − b + shift)²
+  kManhattan,    ///< Σ |a − b + shift|
+  kOneMinusDot,  ///< 1 − Σ a · b: the cosine distance of vectors of length 1
 };
 /// Errors: kShape for another name.
 RowScore row_score(const Attrs& attrs);

@@ -75,7 +75,8 @@ std::string yaml(const std::string& text) {
 }
 
 std::string metadata(const CardFacts& facts, const std::string& name, const TrainerState& state) {
-  std::string out = fmt::format("library_name: {}\n", facts.adapter ? "peft" : "transformers");
+  std::string out = fmt::format("library_name: {}\n", facts.adapter ? "peft" : facts.library);
+  if (!facts.pipeline_tag.empty()) out += fmt::format("pipeline_tag: {}\n", facts.pipeline_tag);
   const auto list = [&out](const char* key, const std::string& value) {
     if (!value.empty()) out += fmt::format("{}:\n- {}\n", key, yaml(value));
   };
@@ -85,6 +86,7 @@ std::string metadata(const CardFacts& facts, const std::string& name, const Trai
        facts.adapter && facts.on_hub ? "base_model:adapter:" + facts.base_model : "generated_from_trainer");
   if (facts.adapter && facts.on_hub) out += "- generated_from_trainer\n";
   if (facts.adapter) out += "- lora\n- transformers\n";
+  for (const std::string& tag : facts.tags) out += fmt::format("- {}\n", yaml(tag));
   list("datasets", facts.dataset_tag);
   std::string tags, results;
   for (const auto& [title, value] : last_evaluation(state)) {

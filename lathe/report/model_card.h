@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "lathe/settings/training_arguments.h"
 #include "lathe/train/trainer_state.h"
@@ -14,6 +15,9 @@ struct CardFacts {
   std::string task, task_name;                     ///< "text-classification", "Text Classification"
   std::string language;                            ///< "en"
   std::string dataset, dataset_tag, dataset_args;  ///< "GLUE MRPC", "glue", "mrpc"
+  std::string library = "transformers";            ///< what reads the model
+  std::vector<std::string> tags = {};              ///< in addition to the Trainer's
+  std::string pipeline_tag = {};                   ///< for what the Hub offers the model, where it must say
 };
 
 /// README.md of a fine-tuned model: metadata for the Hub, results, hyperparameters, a table of the

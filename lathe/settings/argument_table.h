@@ -172,12 +172,14 @@ const std::vector<Field<QaArguments>>& qa_fields();
 const std::vector<Field<NerArguments>>& ner_fields();
 const std::vector<Field<MlmArguments>>& mlm_fields();
 const std::vector<Field<SwagArguments>>& swag_fields();
+const std::vector<Field<EmbedArguments>>& embed_fields();
 inline const auto& fields_of(const TrainingArguments&) { return training_fields(); }
 inline const auto& fields_of(const GlueArguments&) { return glue_fields(); }
 inline const auto& fields_of(const QaArguments&) { return qa_fields(); }
 inline const auto& fields_of(const NerArguments&) { return ner_fields(); }
 inline const auto& fields_of(const MlmArguments&) { return mlm_fields(); }
 inline const auto& fields_of(const SwagArguments&) { return swag_fields(); }
+inline const auto& fields_of(const EmbedArguments&) { return embed_fields(); }
 const std::vector<OldName>& old_names();
 
 /// The row of that name for training, else for glue.  Errors: throws kInternal if there is none.

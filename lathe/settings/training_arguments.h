@@ -201,6 +201,33 @@ struct SwagArguments : AdapterArguments {
   std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
 };
 
+/// Arguments of lathe embed: those of sentence-transformers' losses, and of the scripts.
+struct EmbedArguments : AdapterArguments {
+  std::string model_name_or_path;
+  std::optional<std::string> config_name, config_overrides, tokenizer_name, cache_dir, token;
+  std::string model_revision = "main";
+  bool trust_remote_code = false;
+
+  std::optional<std::string> dataset_name, dataset_config_name;
+  std::optional<std::string> train_file, validation_file, test_file;
+  std::optional<std::string> queries_file, corpus_file, qrels_file;
+  std::optional<std::string> text_column_names, label_column_name;  ///< names between commas
+  std::optional<int64_t> max_seq_length;                            ///< none: as the model says
+  std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
+  std::optional<std::string> pooling_mode;  ///< of an encoder without modules; names between commas
+  std::optional<std::string> prompts;       ///< a text, or a JSON object of texts by columns
+  std::string batch_sampler = "batch_sampler";
+
+  std::optional<std::string> loss;  ///< none: by the columns of the data
+  double scale = 20;
+  bool symmetric = false, gather_across_devices = false;
+  int64_t mini_batch_size = 32;
+  double margin = 0.5, triplet_margin = 5;     ///< of ContrastiveLoss, of TripletLoss
+  std::optional<std::string> distance_metric;  ///< none: cosine of ContrastiveLoss, euclidean of TripletLoss
+  bool size_average = true;
+  std::optional<std::string> matryoshka_dims, matryoshka_weights;  ///< numbers between commas
+};
+
 /// Model and data arguments of run_mlm.py.
 struct MlmArguments : AdapterArguments {
   std::optional<std::string> model_name_or_path;  ///< none: from scratch
@@ -242,6 +269,7 @@ std::vector<std::string> validate(QaArguments& args, const TrainingArguments& tr
 std::vector<std::string> validate(NerArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(SwagArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(MlmArguments& args, const TrainingArguments& training);
+std::vector<std::string> validate(EmbedArguments& args, const TrainingArguments& training);
 
 /// In the backward pass one layer out of this many recomputes its activations; 0: all are kept.
 int64_t recompute_every(const TrainingArguments& args);

@@ -80,11 +80,16 @@ class Task {
 
   struct LossOptions {
     double smoothing = 0;  ///< share of each label that is spread over all classes (op::cross_entropy)
+    int ranks = 1,
+        rank = 0;  ///< processes that train on batches of one size at the same time, and which this is
   };
   /// The mean loss [1] of a batch from what the head gives and, over a vocabulary, how many are right [1].
   /// Asks for the targets by name.
   virtual LossAndCorrect loss(const HeadOutput& head, nn::Inputs& inputs,
                               const LossOptions& options) const = 0;
+  /// Samples whose activations are in memory at a time, where the loss of a larger batch is computed of what
+  /// the head gave before (Session); 0: those of a whole batch.
+  virtual int64_t cached_samples() const { return 0; }
   /// Whether an evaluation keeps the scores; else only the loss and how many are right.
   virtual bool keeps_scores() const { return true; }
   /// Whether its labels can be smoothed.

@@ -18,6 +18,7 @@
 #include "lathe/text/python_format.h"
 #include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/config/config_overrides.h"
+#include "lathe/train/sentence/saved_sentence.h"
 
 namespace lathe {
 namespace {
@@ -55,11 +56,11 @@ void check_layers(const ModelConfig& config, const Checkpoint& weights, const st
 AutoModel make(const ModelConfig& config, const HeadOptions& head) {
   AutoModel model;
   model.config = config;
-  if (head.task(0)->names_labels()) {
+  if (head.task_of(0)->names_labels()) {
     model.labels = head.labels.empty() ? config_labels(config) : head.labels;
     check_labels(model.labels, head.labels.empty() ? config.file + ": \"id2label\"" : "id2label");
   }
-  model.model = make_model(config, head.task(std::ssize(model.labels)));
+  model.model = make_model(config, head.task_of(std::ssize(model.labels)));
   return model;
 }
 
@@ -83,7 +84,9 @@ ModelConfig read_config(FileSystem& fs, const ModelFolders& folders) {
   if (!folders.adapter.empty() && folders.config != folders.adapter)
     config = config_of_adapter(fs, folders.adapter, config);
   config = with_overrides(std::move(config), folders.config_overrides);
-  if (!folders.sentence.empty())
+  if (folders.modules)
+    config.sentence = folders.modules;
+  else if (!folders.sentence.empty())
     config.sentence = std::make_shared<SentenceFolder>(read_sentence_folder(fs, folders.sentence));
   return config;
 }
@@ -126,7 +129,7 @@ AutoModel from_pretrained(FileSystem& fs, const ModelFolders& folders, const Hea
 AutoModel from_config(const ModelConfig& config, const HeadOptions& head,
                       std::optional<Tokenizer> tokenizer) {
   // What is saved must be readable again.
-  const TaskPtr task = head.task(std::ssize(head.labels));
+  const TaskPtr task = head.task_of(std::ssize(head.labels));
   parse_model_config(
       config_to_write(config, architecture(config, task->head().kind), head.labels, task->problem_type()),
       config.file);
@@ -267,6 +270,11 @@ LoadReport initialize(Parameters& parameters, const AutoModel& model, uint64_t s
     for (size_t i = 0; i < model.model->parameters().size(); ++i)
       if (!model.model->parameters()[i].of_adapter) report.missing.push_back(static_cast<int>(i));
   }
+  if (gives_vectors(model))  // saving keeps these
+    std::erase_if(report.unexpected, [&](const std::string& name) {
+      const std::string own = name_in_transformer(*model.model, name);
+      return (own.empty() ? name : own).starts_with(kUnusedByVectors);
+    });
   if (model.stored_tokens > 0) grow(parameters, model, report, loaded);
   const bool has_head = model.adapter && !model.adapter->folder.empty();  // of another number of labels
   if (!report.mismatched.empty() && !model.ignore_mismatched_sizes && !has_head) {

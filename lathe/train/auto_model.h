@@ -37,6 +37,9 @@ struct HeadOptions {
   bool ignore_mismatched_sizes = false;
   /// A tokenizer with more tokens than the model makes its tables larger; else it is an error.
   bool grows = false;
+  TaskPtr made = nullptr;  ///< the task itself, instead of what `task` makes
+
+  TaskPtr task_of(int64_t labels_of_it) const { return made ? made : task(labels_of_it); }
 };
 
 /// Where the parts of a model are.  Without weights all weights are new; without tokenizer the model has
@@ -46,6 +49,7 @@ struct ModelFolders {
   std::string config_overrides = {};  ///< of keys of the configuration (with_overrides)
   std::string adapter = {};           ///< the folder of an adapter that the model has
   std::string sentence = {};  ///< of sentence-transformers: modules that follow (ModelConfig::sentence)
+  std::shared_ptr<const SentenceFolder> modules = nullptr;  ///< instead of what `sentence` says of them
 };
 
 /// The configuration of a model.  Errors: as read_model_config and with_overrides.

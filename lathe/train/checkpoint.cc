@@ -16,6 +16,7 @@
 #include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/python/python_rng.h"
 #include "lathe/train/python/saved_arguments.h"
+#include "lathe/train/sentence/saved_sentence.h"
 #include "lathe/train/whole_checkpoint.h"
 
 namespace lathe {
@@ -30,19 +31,40 @@ std::string layout_text(const TaskModel& model) {
   return text;
 }
 
+/// What the file of the weights holds, and in which order.
+std::pair<std::vector<std::string>, TensorSources> saved_tensors(const AutoModel& model,
+                                                                 const Parameters& parameters) {
+  std::vector<std::string> names;
+  TensorSources tensors;
+  const auto add = [&](const std::string& name, TensorSource source) {
+    names.push_back(name);
+    tensors[name] = std::move(source);
+  };
+  const bool of_transformer = gives_vectors(model);
+  const auto& all = model.model->parameters();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const std::string name = of_transformer ? name_in_transformer(*model.model, all[i].name) : all[i].name;
+    if (name.empty()) continue;
+    add(name, {DType::f32, all[i].shape, [&parameters, i](size_t begin, std::span<std::byte> out) {
+                 return parameters.read(static_cast<int>(i), begin, out);
+               }});
+  }
+  if (!of_transformer) return {std::move(names), std::move(tensors)};
+  for (const auto& [name, view] : unused_tensors(model))
+    add(name, {view->dtype, view->shape, [view = view](size_t begin, std::span<std::byte> out) {
+                 std::copy_n(view->bytes.begin() + static_cast<ptrdiff_t>(begin), out.size(), out.begin());
+                 return Status();
+               }});
+  return {std::move(names), std::move(tensors)};
+}
+
 Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel& model,
                      const Parameters& parameters, bool safetensors) {
   if (model.adapter) return write_adapter(fs, folder, model, parameters);
   for (const char* name : {kAdapterConfigFile, kAdapterFile})  // every reader would take that
     if (const std::string path = join_path(folder, name); fs.exists(path))
       if (const Status status = fs.remove_all(path); !status.ok()) return status;
-  TensorSources tensors;
-  const auto& all = model.model->parameters();
-  for (size_t i = 0; i < all.size(); ++i)
-    tensors[all[i].name] = {DType::f32, all[i].shape,
-                            [&parameters, i](size_t begin, std::span<std::byte> out) {
-                              return parameters.read(static_cast<int>(i), begin, out);
-                            }};
+  const auto [names, tensors] = saved_tensors(model, parameters);
   const std::string path = join_path(folder, "model.safetensors"),
                     bin = join_path(folder, "pytorch_model.bin");
   if (safetensors) {
@@ -51,7 +73,7 @@ Status write_weights(FileSystem& fs, const std::string& folder, const AutoModel&
   }
   PickleBuilder builder;
   std::vector<std::pair<std::string, PickleBuilder::Ref>> items;
-  for (const nn::Parameter& p : all) items.emplace_back(p.name, builder.tensor(tensors.at(p.name)));
+  for (const std::string& name : names) items.emplace_back(name, builder.tensor(tensors.at(name)));
   const Status status = write_torch_file(fs, bin, *builder.dict(items));
   return status.ok() && !fs.is_directory(path) ? fs.remove_all(path)
                                                : status;  // every reader would take that one
@@ -142,6 +164,7 @@ Status write_model_files(FileSystem& fs, const std::string& folder, const AutoMo
                          const Parameters& parameters, bool safetensors) {
   // The weights come first: a full disk has no room for them.
   Status status = write_weights(fs, folder, model, parameters, safetensors);
+  if (status.ok() && gives_vectors(model)) status = write_modules(fs, folder, model, parameters);
   for (const auto& [name, content] : model_files(model))
     if (status.ok()) status = fs.write_atomic(join_path(folder, name), content);
   return status;

@@ -70,6 +70,7 @@ Work Evaluator::work(const TokenizedDataset& data, nn::Quantization quantization
   const Task& task = session_.model().task();
   return {.kind = ProgramKind::kEvaluate,
           .bucket = bucket,
+          .targets = task.is_labelled(data.tensors),
           .scores = task.keeps_scores() || !task.is_labelled(data.tensors),
           .quantization = quantization,
           .dtype = dtype};

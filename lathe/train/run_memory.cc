@@ -23,7 +23,14 @@ void set_batch_size(TrainingArguments& args, int64_t size) {
 std::vector<Work> update_work(const Session& session, const TrainingArguments& args,
                               const TokenizedDataset& data, const TrainingPlan& plan,
                               const BatchMasks* masks) {
-  const Bucket bucket = largest_batch(data, training_order(args, data.size(), session.group()),
+  if (const int64_t each = session.model().task().cached_samples(); each > 0) {
+    SamplerOptions parts = training_order(args, data, session.group());
+    parts.batch_size = static_cast<int>(std::min<int64_t>(each, parts.batch_size));
+    const Bucket part = largest_batch(data, parts, session.token_rounding(), 1);
+    return {{.kind = ProgramKind::kAccumulate, .bucket = part, .gradient_given = true},
+            {.kind = ProgramKind::kUpdate}};
+  }
+  const Bucket bucket = largest_batch(data, training_order(args, data, session.group()),
                                       session.token_rounding(), plan.epochs, masks);
   if (std::min(args.gradient_accumulation_steps, plan.batches_per_epoch) == 1)
     return {{ProgramKind::kStep, bucket}};

@@ -175,7 +175,7 @@ RunIdentity Trainer::identity() const {
 RunState Trainer::facts(const Plan& plan) const {
   RunState run;
   run.updates_per_epoch = plan.updates_per_epoch;
-  run.data_seed = training_order(args_, 1, group()).seed;
+  run.data_seed = training_order(args_, *train_, group()).seed;
   run.seed = static_cast<uint64_t>(args_.seed);
   run.identity = identity();
   return run;

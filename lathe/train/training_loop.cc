@@ -39,8 +39,8 @@ void TrainingLoop::run(BaseCache* base) {
   if (args_.eval_on_start && progress_.state.global_step == 0) evaluator_.evaluate();
   const int64_t epoch = data_updates() / plan_.updates_per_epoch;
   const int64_t update = data_updates() % plan_.updates_per_epoch;
-  BatchStream stream(data_, training_order(args_, data_.size(), session_.group()), session_.token_rounding(),
-                     epoch, update * args_.gradient_accumulation_steps, epoch + plan_.epochs + 1,
+  BatchStream stream(data_, training_order(args_, data_, session_.group()), session_.token_rounding(), epoch,
+                     update * args_.gradient_accumulation_steps, epoch + plan_.epochs + 1,
                      batches_ahead(args_));
   if (hooks_.masks) stream.mask_with(*hooks_.masks, take_masks(progress_.run, hooks_, session_.group()));
   stream_ = &stream;

@@ -10,9 +10,10 @@
 
 namespace lathe {
 
-SamplerOptions training_order(const TrainingArguments& args, int64_t samples, const ProcessGroup* group) {
+SamplerOptions training_order(const TrainingArguments& args, const TokenizedDataset& data,
+                              const ProcessGroup* group) {
   SamplerOptions options;
-  options.size = samples;
+  options.size = data.size();
   options.batch_size = static_cast<int>(args.per_device_train_batch_size);
   options.accumulation = static_cast<int>(args.gradient_accumulation_steps);
   options.seed = static_cast<uint64_t>(args.data_seed.value_or(args.seed));
@@ -23,6 +24,8 @@ SamplerOptions training_order(const TrainingArguments& args, int64_t samples, co
   if (args.train_sampling_strategy == "sequential") options.strategy = SamplingStrategy::kSequential;
   if (args.train_sampling_strategy == "group_by_length") options.strategy = SamplingStrategy::kGroupByLength;
   if (args.train_sampling_strategy == "batch_rebalance") options.strategy = SamplingStrategy::kBatchRebalance;
+  if (!data.unlike_texts.empty())
+    options.strategy = SamplingStrategy::kNoDuplicates, options.texts = data.unlike_texts;
   return options;
 }
 
@@ -48,8 +51,7 @@ TrainingPlan plan_of(const TrainingArguments& args, const TokenizedDataset* data
   if (!task.is_labelled(data->tensors))
     fail(ErrorCode::kInvalidData, "training data: found no labels, expected one for every sample");
   TrainingPlan plan;
-  plan.batches_per_epoch =
-      Sampler(training_order(args, data->size(), group), data->lengths()).batches_per_epoch();
+  plan.batches_per_epoch = Sampler(training_order(args, *data, group), data->lengths()).batches_per_epoch();
   if (plan.batches_per_epoch == 0)
     fail(ErrorCode::kUsage,
          "--dataloader_drop_last leaves no batch: {} samples, batches of {}{}; lower "

@@ -20,7 +20,8 @@ TrainingPlan plan_of(const TrainingArguments& args, const TokenizedDataset* data
                      const ProcessGroup* group);
 
 /// The order of the training data, and of data that is evaluated.
-SamplerOptions training_order(const TrainingArguments& args, int64_t samples, const ProcessGroup* group);
+SamplerOptions training_order(const TrainingArguments& args, const TokenizedDataset& data,
+                              const ProcessGroup* group);
 SamplerOptions evaluation_order(const TrainingArguments& args, int64_t samples);
 /// Batches that are packed before they are requested.
 size_t batches_ahead(const TrainingArguments& args);

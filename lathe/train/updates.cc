@@ -42,6 +42,7 @@ void Updates::start(BatchStream& stream, BaseCache* base, int64_t first, int64_t
   if (scaler_) collect(0);  // the outcome of the last update decides about this one
   StepScalars scalars = this->scalars(watch);
   const int64_t items = items_of_update(stream, count);
+  const bool at_once = count == 1 && session_.model().task().cached_samples() == 0;
   for (int64_t micro = 0; micro < count; ++micro) {
     const PackedBatch* batch = stream.next();
     if (batch == nullptr)
@@ -50,12 +51,12 @@ void Updates::start(BatchStream& stream, BaseCache* base, int64_t first, int64_t
     scalars.loss_weight = loss_weight(*batch, first, count, items);
     const BaseRows rows = base != nullptr ? base->rows(*batch) : BaseRows{};
     started_.push_back(
-        {count == 1 ? session_.step(*batch, scalars, rows) : session_.accumulate(*batch, scalars, rows),
-         scalars.loss_weight, count == 1});
+        {at_once ? session_.step(*batch, scalars, rows) : session_.accumulate(*batch, scalars, rows),
+         scalars.loss_weight, at_once});
     log_.count(*batch);
     collect(1);
   }
-  if (count > 1) {
+  if (!at_once) {
     started_.push_back({session_.update(scalars), scalars.loss_weight, true});
     collect(1);
   }

@@ -244,6 +244,34 @@ void say_choices(ScriptRun& run, const ChoiceTable& train, const TokenizedDatase
   }
 }
 
+void say_texts(ScriptRun& run, const TextColumns& train, const TokenizedDataset& samples,
+               const std::string& loss) {
+  if (!run.speaks() || train.size() == 0) return;
+  const size_t room = room_of_line();
+  std::string target;
+  if (!train.target_name.empty()) {
+    const auto [least, most] = std::ranges::minmax(train.targets);
+    target = fmt::format(", {} from {:g} to {:g}", train.target_name, least, most);
+  }
+  run.say(LogLevel::kInfo,
+          fmt::format("{} training row{} of {} texts ({}){}; {}", train.size(), train.size() == 1 ? "" : "s",
+                      train.texts.size(), fmt::join(train.names, ", "), target, loss));
+  const int64_t cut = cut_samples(samples);
+  run.say(LogLevel::kInfo,
+          lengths_line(samples.uncut) +
+              (cut == 0 ? std::string("; none cut")
+                        : fmt::format("; {} texts cut at {} (--max_seq_length)", cut, samples.longest())));
+  for (const size_t row : three_of(train.size(), [](size_t i) { return std::to_string(i); })) {
+    std::string line = fmt::format("row {}", row + 1);
+    if (!train.targets.empty()) line += fmt::format(" has {:g}", train.targets[row]);
+    const size_t each = (room - std::min(room - 20, line.size())) / train.texts.size();
+    for (size_t column = 0; column < train.texts.size(); ++column)
+      line += (column == 0 ? ": " : " | ") +
+              shortened(train.texts[column][row], each - std::min<size_t>(each - 5, 3));
+    run.say(LogLevel::kInfo, line);
+  }
+}
+
 void say_samples(ScriptRun& run, const TokenizedDataset& train, const Tokenizer& tokenizer) {
   if (!run.speaks()) return;
   const auto count = static_cast<size_t>(train.size());

@@ -2,6 +2,7 @@
 #include "lathe/app/commands/script_run.h"
 #include "lathe/app/commands/script_texts.h"
 #include "lathe/data/own/choice_table.h"
+#include "lathe/data/retrieval/text_columns.h"
 #include "lathe/data/squad.h"
 #include "lathe/data/words/word_labels.h"
 
@@ -22,6 +23,10 @@ void say_sentences(ScriptRun& run, const WordTable& train, const TagIds& ids, co
 
 /// The same for contexts with endings.  samples: the tokens of `train`.
 void say_choices(ScriptRun& run, const ChoiceTable& train, const TokenizedDataset& samples);
+
+/// The same for rows of texts that are trained to be alike or not. loss: its name.
+void say_texts(ScriptRun& run, const TextColumns& train, const TokenizedDataset& samples,
+               const std::string& loss);
 
 /// The same for samples of texts without labels.
 void say_samples(ScriptRun& run, const TokenizedDataset& train, const Tokenizer& tokenizer);

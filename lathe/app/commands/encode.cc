@@ -295,7 +295,7 @@ int encode(E& settings, const Call& call) {
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
   const auto warn = [](const std::string& text) { print_error(text + "\n"); };
-  AutoModel model = sentence_model(fs, folder);
+  AutoModel model = sentence_model(fs, folder, [](const std::string& base) { return named_model(base); });
   if (!model.config.sentence)
     warn(
         fmt::format("{}: no modules.json; the vectors are the means of the tokens', as of a "

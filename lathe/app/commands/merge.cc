@@ -10,6 +10,7 @@
 #include "lathe/backends/register.h"
 #include "lathe/data/dataset.h"
 #include "lathe/data/tokenized.h"
+#include "lathe/models/sentence/sentence_folder.h"
 #include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/checkpoint.h"
 #include "lathe/train/trainer.h"
@@ -85,11 +86,13 @@ int merge(MergeSettings& settings, const Call& call) {
          folder, kAdapterConfigFile);
   if (fs.is_directory(settings.output_dir) && !fs.list(settings.output_dir).value().empty())
     fail(ErrorCode::kUsage, "--output_dir: {} is not empty, expected a new folder", settings.output_dir);
-  const ModelFolders folders = folders_of(fs, folder, [](const auto& base) { return named_model(base); });
-  const ModelConfig config = read_config(fs, folders);
-  const HeadOptions head{saved_task(config), {}, true};
+  ModelFolders folders = folders_of(fs, folder, [](const auto& base) { return named_model(base); });
+  const bool vectors = is_sentence_folder(fs, folder);
+  if (vectors) folders.sentence = folder;
+  const HeadOptions head{vectors ? sentence_vectors : saved_task(read_config(fs, folders)), {}, true};
   AutoModel adapted = from_pretrained(fs, folders, head);
   AutoModel merged = from_config(adapted.config, {head.task, adapted.labels}, adapted.tokenizer);
+  if (vectors) merged.checkpoint = adapted.checkpoint;  // for what saving keeps as it was
   const auto backend = open_device("cpu", {});
   TrainingArguments args;
   Trainer of_adapter(*backend, adapted, args, nullptr, nullptr),

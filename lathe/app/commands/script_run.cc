@@ -369,7 +369,7 @@ void ScriptRun::write_predictions(const std::string& name, const std::string& co
   predictions_.push_back(name);
 }
 
-void ScriptRun::say_results(const std::string& example) {
+void ScriptRun::say_results(const std::string& example, const char* command) {
   const auto at = [this](const std::string& name) { return join_path(output_dir(), name); };
   if (args_.do_train) say(LogLevel::kInfo, "model: " + output_dir());
   if (reported_) say(LogLevel::kInfo, "metrics: " + at("all_results.json"));
@@ -377,7 +377,7 @@ void ScriptRun::say_results(const std::string& example) {
   if (wants_findings() && fs_.exists(at(tracked_.page())))
     say(LogLevel::kInfo, "report: " + at(tracked_.page()));
   if (args_.do_train)
-    say(LogLevel::kInfo, fmt::format("next: lathe predict {} {}", shell_text({output_dir()}), example));
+    say(LogLevel::kInfo, fmt::format("next: lathe {} {} {}", command, shell_text({output_dir()}), example));
 }
 
 std::string example_of(const TextDataset& data) {

@@ -91,8 +91,8 @@ class ScriptRun {
   /// The same for one with predictions, which say_results names.
   void write_predictions(const std::string& name, const std::string& content);
   /// At the end: says where model, metrics, predictions and page are and, after a training, what to do next:
-  /// `lathe predict MODEL` and `example`, in the shell's words.
-  void say_results(const std::string& example);
+  /// `lathe predict MODEL` and `example`, in the shell's words; `command` in place of predict.
+  void say_results(const std::string& example, const char* command = "predict");
 
   const std::string& output_dir() const { return *args_.output_dir; }
   /// Whether this rank says what is the same for all.
@@ -212,12 +212,12 @@ int run_script(const Command& command, const std::vector<std::string>& args) {
   return code;
 }
 
-/// script: "run_glue".
+/// script: "run_glue"; empty: there is none.
 template <typename Job, typename Script>
 Command script_command(const std::string& name, const std::string& script, const std::string& summary,
                        const std::string& example) {
   Command command{{.name = name,
-                   .summary = fmt::format("{}, as {}.py", summary, script),
+                   .summary = script.empty() ? summary : fmt::format("{}, as {}.py", summary, script),
                    .words = Words::kScript,
                    .example = example}};
   command.script = script;

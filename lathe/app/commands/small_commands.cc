@@ -183,12 +183,13 @@ Command doctor_command() {
 
 Command arguments_command() {
   using A = ArgumentsSettings;
-  return make_command<A>({.name = "arguments",
-                          .summary = "the table of all flags, as Markdown or JSON; the manual page",
-                          .details = "Prints the table of all flags as Markdown."},
-                         {{"json", &A::json, "The flags of lathe glue, qa, ner, mlm and swag as JSON."},
-                          {"man", &A::man, "Lathe's manual page."}},
-                         arguments);
+  return make_command<A>(
+      {.name = "arguments",
+       .summary = "the table of all flags, as Markdown or JSON; the manual page",
+       .details = "Prints the table of all flags as Markdown."},
+      {{"json", &A::json, "The flags of lathe glue, qa, ner, mlm, swag and embed as JSON."},
+       {"man", &A::man, "Lathe's manual page."}},
+      arguments);
 }
 
 }  // namespace lathe

@@ -35,6 +35,11 @@ void run_times(const Call& c) {
   times(c.stream, elements(c.out_type(0)), c.input<float>(0), c.input<float>(1), c.output<float>(0));
 }
 
+void run_columns(const Call& c) {
+  first_columns(c.stream, matrix_of(c.in_type(0)), c.node.attrs.i("cols"), c.input<float>(0),
+                c.output<float>(0));
+}
+
 }  // namespace
 
 std::vector<Entry> similarity_entries() {
@@ -42,7 +47,9 @@ std::vector<Entry> similarity_entries() {
           {&op::row_scores_bwd, "elements", run_row_scores_bwd},
           {&op::cosent, "warp per score", run_cosent, workspace_of_cosent},
           {&op::pair_loss, "one warp", run_pair_loss},
-          {&op::times, "elements", run_times}};
+          {&op::times, "elements", run_times},
+          {&op::first_columns, "elements", run_columns},
+          {&op::first_columns_bwd, "elements", run_columns}};
 }
 
 }  // namespace lathe::cuda

@@ -16,6 +16,8 @@ Arrays run_row_scores(const Call& c) {
   switch (op::row_score(c.node.attrs)) {
     case RowScore::kDot:
       return {mx::sum(mx::multiply(c[0], c[1]), 1)};
+    case RowScore::kOneMinusDot:
+      return {mx::subtract(number(1), mx::sum(mx::multiply(c[0], c[1]), 1))};
     case RowScore::kEuclidean:
       return {mx::sqrt(mx::sum(mx::square(difference(c, 0)), 1))};
     default:
@@ -27,6 +29,10 @@ Arrays run_row_scores_bwd(const Call& c) {
   const RowScore kind = op::row_score(c.node.attrs);
   const mx::array ds = mx::expand_dims(c[0], 1), s = mx::expand_dims(c[3], 1);
   if (kind == RowScore::kDot) return {mx::multiply(ds, c[2]), mx::multiply(ds, c[1])};
+  if (kind == RowScore::kOneMinusDot) {
+    const mx::array factor = mx::negative(ds);
+    return {mx::multiply(factor, c[2]), mx::multiply(factor, c[1])};
+  }
   const mx::array d = difference(c, 1), is_zero = mx::equal(s, number(0));
   const mx::array slope =
       kind == RowScore::kManhattan
@@ -70,6 +76,16 @@ Arrays run_pair_loss(const Call& c) {
 
 Arrays run_times(const Call& c) { return {mx::multiply(c[0], c[1])}; }
 
+Arrays run_first_columns(const Call& c) {
+  const auto rows = static_cast<int>(c.in_type(0).shape[0]), cols = static_cast<int>(c.node.attrs.i("cols"));
+  return {mx::slice(c[0], {0, 0}, {rows, cols})};
+}
+
+Arrays run_first_columns_bwd(const Call& c) {
+  const auto more = static_cast<int>(c.node.attrs.i("cols") - c.in_type(0).shape[1]);
+  return {mx::pad(c[0], {{0, 0}, {0, more}})};
+}
+
 }  // namespace
 
 std::vector<Entry> similarity_entries() {
@@ -77,7 +93,9 @@ std::vector<Entry> similarity_entries() {
           {&op::row_scores_bwd, "rows", run_row_scores_bwd},
           {&op::cosent, "pairs", run_cosent},
           {&op::pair_loss, "elements", run_pair_loss},
-          {&op::times, "elements", run_times}};
+          {&op::times, "elements", run_times},
+          {&op::first_columns, "rows", run_first_columns},
+          {&op::first_columns_bwd, "rows", run_first_columns_bwd}};
 }
 
 }  // namespace lathe::mlx

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::array<const char*, 4> kTargetNames = {"label", "labels", "score", "scores"};
 
-const Column* target_column(const Table& table) {
+const Column* target_column(const Table& table, const std::optional<std::string>& named) {
+  if (named) return &table.at(*named);
   for (const char* name : kTargetNames)
     if (const Column* column = table.find(name)) return column;
   return nullptr;
@@ -76,12 +77,31 @@ std::unordered_map<std::string, int32_t> numbers_of(const Table& table, const Co
 
 }  // namespace
 
+void TextColumns::reorder(std::span<const int32_t> order) {
+  const auto reordered = [&](auto& values) {
+    auto from = std::move(values);
+    values.clear();
+    for (const int32_t row : order) values.push_back(std::move(from[static_cast<size_t>(row)]));
+  };
+  for (std::vector<std::string>& column : texts) reordered(column);
+  if (!targets.empty()) reordered(targets);
+  reordered(places);
+}
+
+void TextColumns::truncate(size_t rows) {
+  for (std::vector<std::string>& column : texts) column.resize(std::min(column.size(), rows));
+  targets.resize(std::min(targets.size(), rows));
+  places.resize(std::min(places.size(), rows));
+}
+
 TextColumns text_columns_of(const Table& table, const TextColumnRules& rules) {
   TextColumns out;
-  const Column* target = target_column(table);
+  const Column* target = target_column(table, rules.target_name);
   std::vector<const Column*> columns;
-  for (const Column& column : table.columns)
-    if (&column != target) columns.push_back(&column);
+  for (const std::string& name : rules.text_names) columns.push_back(&table.at(name));
+  if (columns.empty())
+    for (const Column& column : table.columns)
+      if (&column != target) columns.push_back(&column);
   if (columns.size() < rules.least_texts)
     fail(ErrorCode::kInvalidData, "{}: found {} columns of texts of {}, expected {} or more", table.origin,
          columns.size(), table.names_text(), rules.least_texts);
@@ -94,6 +114,8 @@ TextColumns text_columns_of(const Table& table, const TextColumnRules& rules) {
     out.names.push_back(column->name);
     out.texts.push_back(column->values);
   }
+  out.origin = table.origin;
+  for (size_t row = 0; row < table.rows(); ++row) out.places.push_back(table.place(row));
   if (target == nullptr) return out;
   out.target_name = target->name;
   for (size_t row = 0; row < table.rows(); ++row)

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,8 @@ struct TextColumnRules {
   size_t least_texts = 2;                          ///< columns of texts
   bool target_needed = false;                      ///< a label or score
   std::optional<std::pair<double, double>> range;  ///< of the target: −1 to 1 for cosine similarity
+  std::vector<std::string> text_names;             ///< of columns, in this order; empty: all but the target
+  std::optional<std::string> target_name;          ///< none: the first of those below
 };
 
 /// The columns of a table as sentence-transformers takes them: the first of label, labels, score, scores that
@@ -24,6 +27,14 @@ struct TextColumns {
   std::vector<std::vector<std::string>> texts;  ///< [columns][rows]
   std::string target_name;                      ///< empty: none
   std::vector<double> targets;                  ///< [rows]
+  std::string origin;                           ///< file, of several the first
+  std::vector<std::string> places;              ///< [rows] "file:line"
+
+  size_t size() const { return texts.empty() ? 0 : texts[0].size(); }
+  /// Row i becomes what row order[i] was.
+  void reorder(std::span<const int32_t> order);
+  /// Keeps the first rows.
+  void truncate(size_t rows);
 };
 
 /// Errors: kInvalidData, naming file, row and value, for too few columns, numbers or lists in place of texts,

@@ -11,6 +11,7 @@
 #include "lathe/io/safetensors.h"
 #include "lathe/models/pretrained.h"
 #include "lathe/text/python_format.h"
+#include "lathe/train/sentence/saved_sentence.h"
 
 namespace lathe {
 namespace {
@@ -19,6 +20,11 @@ using Names = std::vector<std::string>;
 
 /// What PEFT's names of parameters begin with.
 constexpr const char* kPrefix = "base_model.model.";
+
+/// What PEFT calls a parameter.
+std::string peft_name(const AutoModel& model, const nn::Parameter& p) {
+  return kPrefix + (gives_vectors(model) ? name_in_transformer(*model.model, p.name) : p.name);
+}
 
 std::string task_type_of(HeadKind head) {
   return head == HeadKind::kSequenceClassification ? "SEQ_CLS"
@@ -168,10 +174,10 @@ Status write_adapter(FileSystem& fs, const std::string& folder, const AutoModel&
   const auto& all = model.model->parameters();
   for (size_t i = 0; i < all.size(); ++i)
     if (all[i].trainable)
-      tensors[kPrefix + all[i].name] = {DType::f32, all[i].shape,
-                                        [&parameters, i](size_t begin, std::span<std::byte> out) {
-                                          return parameters.read(static_cast<int>(i), begin, out);
-                                        }};
+      tensors[peft_name(model, all[i])] = {DType::f32, all[i].shape,
+                                           [&parameters, i](size_t begin, std::span<std::byte> out) {
+                                             return parameters.read(static_cast<int>(i), begin, out);
+                                           }};
   Status status = write_safetensors(fs, join_path(folder, kAdapterFile), tensors);
   if (status.ok())
     status = fs.write_atomic(join_path(folder, kAdapterConfigFile),
@@ -191,7 +197,7 @@ void load_adapter(FileSystem& fs, const std::string& folder, const AutoModel& mo
   Names missing;
   for (const nn::Parameter& p : all) {
     if (!p.trainable) continue;
-    const std::string name = kPrefix + p.name;
+    const std::string name = peft_name(model, p);
     const TensorView* view = file.find(name);
     left.erase(name);
     if (view == nullptr) {
@@ -216,7 +222,7 @@ void load_adapter(FileSystem& fs, const std::string& folder, const AutoModel& mo
          few({left.begin(), left.end()}), kAdapterConfigFile, kWay);
   std::vector<float> room;  // nothing is written before all of it is checked
   for (size_t i = 0; i < all.size(); ++i)
-    if (all[i].trainable) write(static_cast<int>(i), f32_of(*file.find(kPrefix + all[i].name), room));
+    if (all[i].trainable) write(static_cast<int>(i), f32_of(*file.find(peft_name(model, all[i])), room));
 }
 
 LoadReport load_weights(FileSystem& fs, const std::string& folder, const AutoModel& model,
@@ -226,7 +232,7 @@ LoadReport load_weights(FileSystem& fs, const std::string& folder, const AutoMod
                  [&](int index, std::span<const float> values) { parameters.write(index, values); });
     return {};
   }
-  const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(fs, folder);
+  const std::shared_ptr<const Checkpoint> checkpoint = open_saved(fs, folder, model);
   return load_parameters(*model.model, *checkpoint, [&](int index, const TensorView& values) {
     parameters.write(index, values, checkpoint);
   });

@@ -11,6 +11,7 @@
 #include "lathe/models/sentence/pooling_inputs.h"
 #include "lathe/models/sentence/sentence_folder.h"
 #include "lathe/text/text.h"
+#include "lathe/train/adapter/adapter_model.h"
 
 namespace lathe {
 namespace {
@@ -33,13 +34,6 @@ const SentenceFolder& folder_of(const AutoModel& model) {
   return model.config.sentence ? *model.config.sentence : plain;
 }
 
-int64_t width_of(const AutoModel& model) {
-  int64_t width = model.model->hidden_size();
-  for (const SentenceStep& step : folder_of(model).steps)
-    if (step.dense) width = step.dense->out;
-  return width;
-}
-
 int longest_of(const AutoModel& model, int asked) {
   int64_t longest = longest_text(model);
   if (asked > 0)
@@ -57,16 +51,26 @@ int64_t round_up(int64_t n) {
 
 }  // namespace
 
-AutoModel sentence_model(FileSystem& fs, const std::string& folder) {
+int64_t vector_width(const AutoModel& model) {
+  int64_t width = model.model->hidden_size();
+  for (const SentenceStep& step : folder_of(model).steps)
+    if (step.dense) width = step.dense->out;
+  return width;
+}
+
+AutoModel sentence_model(FileSystem& fs, const std::string& folder,
+                         const std::function<std::string(const std::string& base)>& fetch) {
   ModelFolders folders{folder, folder, folder};
+  if (fetch) folders = folders_of(fs, folder, fetch);
   if (is_sentence_folder(fs, folder)) {
     const std::string path = read_sentence_folder(fs, folder).transformer_path;
     const std::string transformer = path.empty() ? folder : join_path(folder, path);
-    folders = {transformer, transformer, transformer};
+    for (std::string* part : {&folders.weights, &folders.config, &folders.tokenizer})
+      if (*part == folder) *part = transformer;
     folders.sentence = folder;
   }
   AutoModel model = from_pretrained(fs, folders, {sentence_vectors, {}, false});
-  model.model->set_trainable("", false);
+  if (!model.adapter) model.model->set_trainable("", false);  // an adapter's values are those that train
   return model;
 }
 
@@ -91,14 +95,27 @@ TextEncoder::TextEncoder(Backend& backend, AutoModel& model, ThreadPool& pool,
     : model_(model),
       pool_(pool),
       options_(options),
-      session_(backend, *model.model, session_options_of(options)),
+      own_(std::make_unique<Session>(backend, *model.model, session_options_of(options))),
+      session_(*own_),
       longest_(longest_of(model, options.max_seq_length)),
-      full_width_(width_of(model)) {
+      full_width_(vector_width(model)) {
   if (options_.batch_tokens <= 0) options_.batch_tokens = default_batch_tokens(backend);
   const LoadReport report = initialize(session_.parameters(), model, 0);
   if (!report.missing.empty())
     fail(ErrorCode::kInvalidData, "{}\nSuch a model gives random vectors; take one with all its weights.",
          to_string(report, *model.model, model.folder));
+}
+
+TextEncoder::TextEncoder(Session& session, const AutoModel& model, ThreadPool& pool,
+                         const TextEncoderOptions& options)
+    : model_(model),
+      pool_(pool),
+      options_(options),
+      session_(session),
+      longest_(longest_of(model, options.max_seq_length)),
+      full_width_(vector_width(model)) {
+  if (options_.batch_tokens <= 0) options_.batch_tokens = default_batch_tokens(session.backend());
+  options_.quantization = nn::Quantization::kNone;
 }
 
 int64_t TextEncoder::width(const VectorForm& form) const {
@@ -110,11 +127,10 @@ int64_t TextEncoder::width(const VectorForm& form) const {
   return std::min(full_width_, folder_of(model_).truncate_dim.value_or(full_width_));
 }
 
-/// The tokens of a prompt that the pooling leaves out: all but the closing special one.
 /// Source: sentence-transformers' Transformer._get_prompt_length.
-int32_t TextEncoder::prompt_tokens(const std::string& prompt) const {
-  if (prompt.empty() || folder_of(model_).pooling.include_prompt) return 0;
-  const Encoding encoding = model_.tokenizer->encode(prompt, {.max_length = longest_});
+int32_t prompt_tokens(const AutoModel& model, const std::string& prompt, int longest) {
+  if (prompt.empty() || folder_of(model).pooling.include_prompt) return 0;
+  const Encoding encoding = model.tokenizer->encode(prompt, {.max_length = longest});
   const bool closed = encoding.size() > 0 && encoding.sequence_ids.back() == -1;
   return static_cast<int32_t>(encoding.size()) - static_cast<int32_t>(closed);
 }
@@ -128,7 +144,7 @@ TokenizedDataset TextEncoder::tokenize(std::vector<std::string> texts, const std
   TextDataset data;
   data.first = std::move(texts);
   TokenizedDataset tokens = tokenize_dataset(data, *model_.tokenizer, longest_, pool_);
-  if (const int32_t left_out = prompt_tokens(prompt); left_out > 0)
+  if (const int32_t left_out = prompt_tokens(model_, prompt, longest_); left_out > 0)
     tokens.tensors.ints(kPromptLength).assign(static_cast<size_t>(tokens.size()), left_out);
   return tokens;
 }

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,12 +15,20 @@ namespace lathe {
 
 /// The model of a folder of sentence-transformers, or of an encoder, whose tokens' mean is then the vector,
 /// as there.  Nothing of it is trained.  Errors: as from_pretrained and read_sentence_folder.
-AutoModel sentence_model(FileSystem& fs, const std::string& folder);
+/// fetch: gives the folder of an adapter's base by its name; empty: adapters are refused.
+AutoModel sentence_model(FileSystem& fs, const std::string& folder,
+                         const std::function<std::string(const std::string& base)>& fetch = {});
 
 /// What comes before each text: the prompt that is given, else the folder's of that name, else its default
 /// one. Errors: kUsage for a name that the folder lacks, with those that it has.
 std::string chosen_prompt(const AutoModel& model, const std::optional<std::string>& prompt,
                           const std::optional<std::string>& name);
+
+/// Numbers of a model's vectors.
+int64_t vector_width(const AutoModel& model);
+/// The tokens of a prompt that the model's pooling leaves out: all but the closing special one; 0 where they
+/// count.
+int32_t prompt_tokens(const AutoModel& model, const std::string& prompt, int longest);
 
 struct TextEncoderOptions {
   int max_seq_length = 0;    ///< tokens of a text, longer ones are cut; 0: as the model says
@@ -41,6 +50,8 @@ class TextEncoder {
   /// All must outlive it; the weights are loaded.  Errors: those of Session; kInvalidData for weights that
   /// are missing.
   TextEncoder(Backend& backend, AutoModel& model, ThreadPool& pool, const TextEncoderOptions& options);
+  /// The same with the weights that a session has; dtype and quantization of the options are not read.
+  TextEncoder(Session& session, const AutoModel& model, ThreadPool& pool, const TextEncoderOptions& options);
 
   /// Numbers of a vector.  Errors: kUsage for more truncate_dim than the vectors have.
   int64_t width(const VectorForm& form) const;
@@ -59,12 +70,12 @@ class TextEncoder {
     int64_t texts = 0, tokens = 0;
   };
   std::vector<Batch> batches_of(const TokenizedDataset& data, int32_t filler) const;
-  int32_t prompt_tokens(const std::string& prompt) const;
 
-  AutoModel& model_;
+  const AutoModel& model_;
   ThreadPool& pool_;
   TextEncoderOptions options_;
-  Session session_;
+  std::unique_ptr<Session> own_;  // null: the session is another's
+  Session& session_;
   int longest_;
   int64_t full_width_;
 };

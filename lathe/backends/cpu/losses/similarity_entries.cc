@@ -12,6 +12,8 @@ namespace {
 using op::PairLoss;
 using op::RowScore;
 
+bool is_dot(RowScore kind) { return kind == RowScore::kDot || kind == RowScore::kOneMinusDot; }
+
 void run_row_scores(const Call& c) {
   const RowScore kind = op::row_score(c.node.attrs);
   const auto shift = static_cast<float>(c.node.attrs.f("shift"));
@@ -22,11 +24,13 @@ void run_row_scores(const Call& c) {
       double sum = 0;
       for (int64_t i = 0; i < cols; ++i) {
         const float d = a[i] - b[i] + shift;
-        sum += kind == RowScore::kDot         ? static_cast<double>(a[i]) * b[i]
+        sum += is_dot(kind)                   ? static_cast<double>(a[i]) * b[i]
                : kind == RowScore::kEuclidean ? static_cast<double>(d) * d
                                               : std::abs(d);
       }
-      c.output<float>(0)[row] = static_cast<float>(kind == RowScore::kEuclidean ? std::sqrt(sum) : sum);
+      if (kind == RowScore::kEuclidean) sum = std::sqrt(sum);
+      if (kind == RowScore::kOneMinusDot) sum = 1 - sum;
+      c.output<float>(0)[row] = static_cast<float>(sum);
     }
   });
 }
@@ -39,8 +43,9 @@ void run_row_scores_bwd(const Call& c) {
     for (int64_t i = begin * cols; i < end * cols; ++i) {
       const float ds = c.input<float>(0)[i / cols], s = c.input<float>(3)[i / cols];
       const float a = c.input<float>(1)[i], b = c.input<float>(2)[i], d = a - b + shift;
-      if (kind == RowScore::kDot) {
-        c.output<float>(0)[i] = ds * b, c.output<float>(1)[i] = ds * a;
+      if (is_dot(kind)) {
+        const float factor = kind == RowScore::kDot ? ds : -ds;
+        c.output<float>(0)[i] = factor * b, c.output<float>(1)[i] = factor * a;
         continue;
       }
       const auto sign = static_cast<float>((d > 0) - (d < 0));
@@ -110,6 +115,18 @@ void run_times(const Call& c) {
   for (int64_t i = 0; i < elements(c.out_type(0)); ++i) c.output<float>(0)[i] = factor * c.input<float>(0)[i];
 }
 
+/// The columns that both have; further ones are 0.
+void run_columns(const Call& c) {
+  const int64_t from = c.cols(0), to = c.node.attrs.i("cols"), both = std::min(from, to);
+  for_shares(c.pool, c.rows(0), to, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* out = c.output<float>(0) + row * to;
+      std::copy_n(c.input<float>(0) + row * from, both, out);
+      std::fill(out + both, out + to, 0.0f);
+    }
+  });
+}
+
 }  // namespace
 
 std::vector<Entry> similarity_entries() {
@@ -117,7 +134,9 @@ std::vector<Entry> similarity_entries() {
           {.op = &op::row_scores_bwd, .run = run_row_scores_bwd},
           {.op = &op::cosent, .run = run_cosent, .workspace_bytes = sums_of_pairs},
           {.op = &op::pair_loss, .run = run_pair_loss},
-          {.op = &op::times, .run = run_times}};
+          {.op = &op::times, .run = run_times},
+          {.op = &op::first_columns, .run = run_columns},
+          {.op = &op::first_columns_bwd, .run = run_columns}};
 }
 
 }  // namespace lathe::cpu

@@ -16,10 +16,10 @@ __global__ void __launch_bounds__(kThreads)
   float sum = 0;
   for (int64_t c = row * cols + threadIdx.x % kWarp; c < (row + 1) * cols; c += kWarp) {
     const float d = a[c] - b[c] + how.shift;
-    sum += how.kind == 0 ? a[c] * b[c] : how.kind == 1 ? d * d : fabsf(d);
+    sum += how.kind == 0 || how.kind == 3 ? a[c] * b[c] : how.kind == 1 ? d * d : fabsf(d);
   }
   sum = warp_sum(sum);
-  if (threadIdx.x % kWarp == 0) s[row] = how.kind == 1 ? sqrtf(sum) : sum;
+  if (threadIdx.x % kWarp == 0) s[row] = how.kind == 1 ? sqrtf(sum) : how.kind == 3 ? 1 - sum : sum;
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -29,8 +29,9 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t i = int64_t{kThreads} * blockIdx.x + threadIdx.x;
   if (i >= count) return;
   const float of_row = ds[i / cols], score = s[i / cols], d = a[i] - b[i] + how.shift;
-  if (how.kind == 0) {
-    da[i] = of_row * b[i], db[i] = of_row * a[i];
+  if (how.kind == 0 || how.kind == 3) {
+    const float factor = how.kind == 0 ? of_row : -of_row;
+    da[i] = factor * b[i], db[i] = factor * a[i];
     return;
   }
   const float sign = static_cast<float>((d > 0) - (d < 0));
@@ -120,6 +121,13 @@ __global__ void __launch_bounds__(kThreads)
   if (i < n) y[i] = *factor * x[i];
 }
 
+__global__ void __launch_bounds__(kThreads)
+    first_columns_kernel(int64_t count, int64_t from, int64_t to, const float* x, float* y) {
+  follow();
+  const int64_t i = int64_t{kThreads} * blockIdx.x + threadIdx.x;
+  if (i < count) y[i] = i % to < from ? x[i / to * from + i % to] : 0.f;
+}
+
 unsigned blocks(int64_t threads) { return static_cast<unsigned>(ceil_div(threads, kThreads)); }
 
 }  // namespace
@@ -153,6 +161,11 @@ void pair_loss(cudaStream_t stream, int64_t n, bool triplets, float margin, cons
 
 void times(cudaStream_t stream, int64_t n, const float* x, const float* factor, float* y) {
   if (n > 0) times_kernel<<<blocks(n), kThreads, 0, stream>>>(n, x, factor, y);
+}
+
+void first_columns(cudaStream_t stream, RowsSize size, int64_t to, const float* x, float* y) {
+  const int64_t count = size.rows * to;
+  if (count > 0) first_columns_kernel<<<blocks(count), kThreads, 0, stream>>>(count, size.cols, to, x, y);
 }
 
 }  // namespace lathe::cuda

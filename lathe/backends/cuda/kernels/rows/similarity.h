@@ -3,7 +3,7 @@
 
 namespace lathe::cuda {
 
-/// How rows are compared: 0 Σ a · b, 1 √Σ (a − b + shift)², 2 Σ |a − b + shift|.
+/// How rows are compared: 0 Σ a · b, 1 √Σ (a − b + shift)², 2 Σ |a − b + shift|, 3 1 − Σ a · b.
 struct Comparison {
   int kind;
   float shift;
@@ -25,5 +25,8 @@ void pair_loss(cudaStream_t stream, int64_t n, bool triplets, float margin, cons
 
 /// y = factor · x.
 void times(cudaStream_t stream, int64_t n, const float* x, const float* factor, float* y);
+
+/// y [rows, to]: the first columns of x, or all of them and zeros.  size: shape of x.
+void first_columns(cudaStream_t stream, RowsSize size, int64_t to, const float* x, float* y);
 
 }  // namespace lathe::cuda

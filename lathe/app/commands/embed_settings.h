@@ -1,0 +1,30 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/data/retrieval/text_columns.h"
+#include "lathe/models/sentence/sentence_folder.h"
+#include "lathe/settings/training_arguments.h"
+#include "lathe/tasks/text_similarity.h"
+#include "lathe/train/auto_model.h"
+
+namespace lathe {
+
+/// The loss of these settings for data of these columns.  Errors: kUsage, kInvalidData where the two do not
+/// fit together, naming flag, file and what there is.
+SimilarityLoss loss_of(const EmbedArguments& args, const TextColumns& columns);
+
+/// What a loss asks of the columns of the data that it learns from.
+TextColumnRules column_rules(const EmbedArguments& args);
+
+/// Puts the modules of sentence-transformers into `folders`: those of the model's folder, or for an encoder
+/// without any the pooling of --pooling_mode.  Errors: as read_sentence_folder; kUsage for an unknown pooling
+/// and where the folder has its own.
+void find_modules(ModelFolders& folders, const EmbedArguments& args);
+
+/// What comes before the texts of each column; empty: nothing does.  Errors: kUsage for a text that is
+/// neither a prompt nor JSON, and for a column that is not there.
+std::vector<std::string> prompts_of(const EmbedArguments& args, const TextColumns& columns);
+
+}  // namespace lathe
