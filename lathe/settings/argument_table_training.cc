@@ -6,9 +6,8 @@
 #include "lathe/settings/argument_table_rows.h"
 
 namespace lathe {
+namespace training_rows {
 namespace {
-
-using namespace training_rows;
 
 constexpr std::string_view kRanks = "every rank reduces what it trains, in one order, and has no buffers";
 constexpr std::string_view kNoProcesses = "data is loaded by threads, not by processes";
@@ -227,8 +226,10 @@ void add_older_and_own(Fields& f) {
 }
 
 }  // namespace
+}  // namespace training_rows
 
 const std::vector<Field<TrainingArguments>>& training_fields() {
+  using namespace training_rows;
   static const Fields fields = [] {
     constexpr std::pair<std::string_view, void (*)(Fields&)> kGroups[] = {
         {"output, schedule, optimizer", add_output_and_schedule},
@@ -257,6 +258,7 @@ nlohmann::json value_of(const TrainingArguments& args, std::string_view name) {
 }
 
 const std::vector<Field<TrainingArguments>>& numeric_fields() {
+  using namespace training_rows;
   static const Fields fields = [] {
     Fields f;
     add_output_and_schedule(f);
