@@ -33,7 +33,7 @@ MRPC_LENGTH = 128
 class Case:
     """Both sides of one case: seed to scores by name. title and variant are how the table calls a score."""
 
-    batch = 32
+    batch, loss = 32, "eval_loss"
 
     def __init__(self, name, options, folder):
         self.name, self.options, self.folder = name, options, folder
@@ -52,7 +52,7 @@ class Case:
                    "--save_strategy", "no", "--device", self.options.device, "--output_dir", out,
                    "--overwrite_output_dir"]
                   + (["--bf16"] if self.options.dtype == "bf16" else []))
-        return json.loads((out / "eval_results.json").read_text())
+        return json.loads((out / "all_results.json").read_text())
 
     def limits(self):
         """Of `lathe`, which takes them of every task."""
@@ -157,11 +157,11 @@ def rows_of(case, options, script):
     for seed in range(42, 42 + options.seeds):
         ours.append(case.lathe(seed))
         theirs.append(case.trainer(seed))
-        told = [f"{key} {ours[-1][key]:.4f} / {theirs[-1][key]:.4f}" for key in ("eval_loss", *case.scores)]
+        told = [f"{key} {ours[-1][key]:.4f} / {theirs[-1][key]:.4f}" for key in (case.loss, *case.scores)]
         print(f"{case.name} seed {seed}: {', '.join(told)} (Lathe / the Trainer)", file=sys.stderr, flush=True)
     import transformers
     both = lambda key: ([run[key] for run in ours], [run[key] for run in theirs])
-    losses = both("eval_loss")
+    losses = both(case.loss)
     most = statistics.mean(losses[1]) + margin(*losses)
     low_enough = statistics.mean(losses[0]) <= most
     rows, all_hold = [], low_enough

@@ -50,11 +50,13 @@ std::pair<std::vector<std::string>, TensorSources> saved_tensors(const AutoModel
                }});
   }
   if (!of_transformer) return {std::move(names), std::move(tensors)};
-  for (const auto& [name, view] : unused_tensors(model))
-    add(name, {view->dtype, view->shape, [view = view](size_t begin, std::span<std::byte> out) {
-                 std::copy_n(view->bytes.begin() + static_cast<ptrdiff_t>(begin), out.size(), out.begin());
-                 return Status();
-               }});
+  for (const auto& unused : unused_tensors(model))
+    add(unused.first, {unused.second->dtype, unused.second->shape,
+                       [view = unused.second](size_t begin, std::span<std::byte> out) {
+                         std::copy_n(view->bytes.begin() + static_cast<ptrdiff_t>(begin), out.size(),
+                                     out.begin());
+                         return Status();
+                       }});
   return {std::move(names), std::move(tensors)};
 }
 
