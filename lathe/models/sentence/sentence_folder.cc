@@ -166,6 +166,15 @@ SentenceFolder read_sentence_folder(FileSystem& fs, const std::string& folder) {
   return out;
 }
 
+bool is_cross_encoder_folder(FileSystem& fs, const std::string& folder) {
+  if (const std::string file = join_path(folder, kSentenceConfigFile); fs.exists(file))
+    return value_or<std::string>(read_json(fs, file), "model_type", "", file) == "CrossEncoder";
+  const std::string file = join_path(folder, "config.json");
+  if (!fs.exists(file)) return false;
+  const json config = read_json(fs, file);
+  return config.contains("sbert_ce_default_activation_function") || config.contains("sentence_transformers");
+}
+
 CrossEncoderFolder read_cross_encoder_folder(FileSystem& fs, const std::string& folder, int64_t labels) {
   CrossEncoderFolder out{
       .activation = labels == 1 ? "Sigmoid" : "Identity", .prompts = {}, .default_prompt_name = {}};

@@ -76,13 +76,19 @@ struct CrossEncoderFolder {
   std::optional<std::string> default_prompt_name;
 };
 
+/// Whether a folder's files say that it is a CrossEncoder's: "model_type" of
+/// config_sentence_transformers.json (version 6), else the keys of config.json that read_cross_encoder_folder
+/// reads.
+bool is_cross_encoder_folder(FileSystem& fs, const std::string& folder);
+
 /// Reads config_sentence_transformers.json (version 6), else config.json's
 /// sentence_transformers.activation_fn (4, 5) or sbert_ce_default_activation_function (before).  Without any:
 /// Sigmoid of one label, else Identity. Errors: as read_sentence_folder.
 CrossEncoderFolder read_cross_encoder_folder(FileSystem& fs, const std::string& folder, int64_t labels);
 
-/// Writes modules.json, sentence_bert_config.json and config_sentence_transformers.json as version 6 does;
-/// all else of the folder is the classifier's.
+/// sentence_bert_config.json, config_sentence_transformers.json and modules.json as version 6 has them, and
+/// the same written into a folder; all else of it is the classifier's.
+std::vector<std::pair<std::string, std::string>> cross_encoder_files(const CrossEncoderFolder& model);
 void write_cross_encoder_folder(FileSystem& fs, const std::string& folder, const CrossEncoderFolder& model);
 
 }  // namespace lathe

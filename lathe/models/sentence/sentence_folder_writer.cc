@@ -120,20 +120,26 @@ void write_sentence_folder(FileSystem& fs, const std::string& folder, const Sent
   write_json_file(fs, join_path(folder, "modules.json"), list, 2);
 }
 
-void write_cross_encoder_folder(FileSystem& fs, const std::string& folder, const CrossEncoderFolder& model) {
+std::vector<std::pair<std::string, std::string>> cross_encoder_files(const CrossEncoderFolder& model) {
   const ordered_json text = {{"method", "forward"}, {"method_output_name", "logits"}};
   const ordered_json transformer = {{"transformer_task", "sequence-classification"},
                                     {"modality_config", {{"text", text}}},
                                     {"module_output_name", "scores"}};
-  write_json_file(fs, join_path(folder, "sentence_bert_config.json"), transformer, 4);
   ordered_json settings = {{"activation_fn", class_of_activation(model.activation)},
                            {"default_prompt_name", nullptr},
                            {"model_type", "CrossEncoder"}};
   put_prompts(settings, model.prompts, model.default_prompt_name);
-  write_json_file(fs, join_path(folder, kSentenceConfigFile), settings, 2);
   ordered_json list = ordered_json::array();
   list.push_back(module_entry(0, "", class_of("Transformer", SentenceFormat::kNew)));
-  write_json_file(fs, join_path(folder, "modules.json"), list, 2);
+  return {{"sentence_bert_config.json", python_json(transformer, 4)},
+          {kSentenceConfigFile, python_json(settings, 2)},
+          {"modules.json", python_json(list, 2)}};
+}
+
+void write_cross_encoder_folder(FileSystem& fs, const std::string& folder, const CrossEncoderFolder& model) {
+  fs.create_directories(folder).check();
+  for (const auto& [name, content] : cross_encoder_files(model))
+    fs.write_atomic(join_path(folder, name), content).check();
 }
 
 }  // namespace lathe

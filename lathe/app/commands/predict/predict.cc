@@ -10,6 +10,7 @@
 #include "lathe/app/commands/predict/prediction_cells.h"
 #include "lathe/app/terminal/hub_terminal.h"
 #include "lathe/data/squad.h"
+#include "lathe/models/sentence/sentence_folder.h"
 #include "lathe/text/python_format.h"
 #include "lathe/text/text.h"
 #include "lathe/train/adapter/adapter_model.h"
@@ -49,6 +50,35 @@ void check_choice(const std::vector<std::string>& words, const std::string& fold
         "{}: it chooses one of several endings; found {}, expected a context and two or more endings, each a "
         "text of its own, or --file with a table",
         folder, words.size() == 2 ? "one text" : "two texts");
+}
+
+/// What a cross-encoder of one score makes of it; nothing of other models.
+std::optional<CrossEncoderFolder> ranker_of(FileSystem& fs, const std::string& folder, MakeTask task,
+                                            const ModelConfig& config) {
+  const bool scores =
+      task(1)->head().kind == HeadKind::kSequenceClassification && config_labels(config).size() == 1;
+  if (!scores || !is_cross_encoder_folder(fs, folder)) return {};
+  CrossEncoderFolder ranker = read_cross_encoder_folder(fs, folder, 1);
+  if (ranker.default_prompt_name && !ranker.prompts[*ranker.default_prompt_name].empty())
+    fail(ErrorCode::kUnsupported,
+         "{}: \"default_prompt_name\" is {}: found a text that comes before each pair, which Lathe does not "
+         "put there; CrossEncoder does",
+         folder, *ranker.default_prompt_name);
+  return ranker;
+}
+
+/// Whether the words are a query and its documents: not if a tab makes pairs of them.
+bool are_ranked(const std::vector<std::string>& words, const std::string& folder) {
+  if (std::any_of(words.begin() + 1, words.end(),
+                  [](const std::string& word) { return word.find('\t') != word.npos; }))
+    return false;
+  for (size_t i = 1; i < words.size(); ++i) check_utf8(words[i], fmt::format("text {}", i));
+  if (words.size() > 2) return true;
+  fail(
+      ErrorCode::kUsage,
+      "{}: it scores documents for a query; found one text, expected a query and one or more documents, each "
+      "a text of its own, or --file with a table",
+      folder);
 }
 
 /// Names with probabilities: "A 0.9000, B 0.1000".
@@ -195,7 +225,8 @@ MakeTask task_for(const PredictSettings& settings, const ModelConfig& config, co
   if (task == token_labels && settings.top_k > 0)
     fail(ErrorCode::kUsage, "--top_k: found {}, but {} labels the words of a text, each with one label",
          settings.top_k, folder);
-  if (task == regression && settings.top_k > 0)
+  const bool ranks = ranker_of(real_file_system(), folder, task, config).has_value();
+  if (task == regression && settings.top_k > 0 && !ranks)
     fail(ErrorCode::kUsage, "--top_k: found {}, but {} gives values and has no labels to rank",
          settings.top_k, folder);
   return task;
@@ -206,7 +237,9 @@ int predict(PredictSettings& settings, const Call& call) {
   FileSystem& fs = real_file_system();
   const std::string folder = named_model(call.words[0]);
   const ModelFolders folders = folders_of(fs, folder, [](const auto& base) { return named_model(base); });
-  const MakeTask task = task_for(settings, read_config(fs, folders), folder);
+  const ModelConfig config = read_config(fs, folders);
+  const MakeTask task = task_for(settings, config, folder);
+  const std::optional<CrossEncoderFolder> ranker = ranker_of(fs, folder, task, config);
   const bool answers = task == question_answering, entities = task == token_labels, fills = task == masked_lm,
              chooses = task == multiple_choice;
   if (!entities && call.given.contains("aggregation_strategy"))
@@ -215,18 +248,22 @@ int predict(PredictSettings& settings, const Call& call) {
          settings.aggregation_strategy, folder);
   if (!call.given.contains("max_seq_length")) {
     if (answers) settings.max_seq_length = QaFeatureOptions{}.max_seq_length;
-    if (entities || fills || chooses)
+    if (entities || fills || chooses || ranker)
       settings.max_seq_length = std::numeric_limits<int>::max();  // what the model takes
   }
   const TrainedOn trained = trained_on(fs, folder);
   const bool texts = !settings.file && !settings.question;
   if (texts && chooses) check_choice(call.words, folder);
-  const TextDataset words = texts && !chooses ? read_words(call.words, trained, folder) : TextDataset{};
+  const bool ranks = texts && ranker && are_ranked(call.words, folder);
+  const TextDataset words =
+      texts && !chooses && !ranks ? read_words(call.words, trained, folder) : TextDataset{};
   Predictor predictor(settings, folders, task);
+  if (ranker && ranker->activation == "Sigmoid") predictor.apply_sigmoid();
   const auto rows = answers    ? answer_predictor(predictor, settings, trained)
                     : entities ? entity_predictor(predictor, settings, trained)
                     : fills    ? mask_predictor(predictor, settings, trained)
                     : chooses  ? choice_predictor(predictor, settings, trained)
+                    : ranker   ? rank_predictor(predictor, settings, trained)
                                : class_predictor(predictor, settings, trained);
   const auto show = [&](const TextDataset& data, std::span<const uint32_t> numbers) {
     return entities ? shown_entities(predictor, settings, data, numbers)
@@ -240,9 +277,10 @@ int predict(PredictSettings& settings, const Call& call) {
       if (lines.columns.size() > 1) data.second = lines.columns[1].values;
       return show(data, lines.lines);
     });
-  } else if (chooses) {
-    fmt::print(
-        "{}", text_for_stdout(shown_choice(predictor, settings, {call.words.begin() + 1, call.words.end()})));
+  } else if (chooses || ranks) {
+    const std::vector<std::string> given{call.words.begin() + 1, call.words.end()};
+    fmt::print("{}", text_for_stdout(chooses ? shown_choice(predictor, settings, given)
+                                             : shown_ranking(predictor, settings, given)));
   } else {
     std::vector<uint32_t> numbers(words.size() > 1 ? words.size() : 0);
     std::iota(numbers.begin(), numbers.end(), 1);
@@ -258,7 +296,7 @@ Command predict_command() {
   constexpr double kMost = std::numeric_limits<int>::max();
   return make_command<P>(
       {.name = "predict",
-       .summary = "classify texts, find entities, fill masks, choose endings, answer questions",
+       .summary = "classify and rank texts, find entities, fill masks, choose endings, answer questions",
        .synopsis = "MODEL_DIR TEXT… [flags]\nMODEL_DIR --file TABLE [--output TABLE] [flags]\n"
                    "MODEL_DIR --question TEXT --context TEXT [flags]",
        .details =
@@ -286,6 +324,11 @@ Command predict_command() {
            "label "
            "(the number), score (its probability) and probabilities, a JSON list. --top_k shows only the K "
            "likeliest.\n"
+           "Of a cross-encoder (lathe rerank, CrossEncoder) the first text is the query, the others are "
+           "documents: it prints a line for each, the best first: number from 0, score, document. A table "
+           "with "
+           "lists of documents gets columns ranking (their numbers, the best first) and scores, both JSON "
+           "lists; one of pairs gets score. --top_k shows only the K best.\n"
            "--int8 and --fp8 say on stderr how often they agree with what comes without them.",
        .words = Words::kAny},
       {{"file",

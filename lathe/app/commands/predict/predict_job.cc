@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lathe/app/terminal/signals.h"
 #include "lathe/backends/register.h"
@@ -89,6 +90,8 @@ Predictions Predictor::predict(const TokenizedDataset& data) {
   samples_ += data.size();
   tokens_ += data.tokens();
   unpredicted_ += unpredicted(p);
+  if (sigmoid_)
+    for (float& x : p.logits) x = 1 / (1 + std::exp(-x));
   return p;
 }
 

@@ -46,6 +46,8 @@ class Predictor {
   ThreadPool& pool() { return pool_; }
   /// The most tokens of a text.
   int length() const { return length_; }
+  /// From now on scores are what a sigmoid makes of them.
+  void apply_sigmoid() { sigmoid_ = true; }
   Predictions predict(const TokenizedDataset& data);
   /// Warns of samples without a prediction, and says what 8 bits change.
   void finish();
@@ -65,6 +67,7 @@ class Predictor {
   int64_t samples_ = 0, unpredicted_ = 0, tokens_ = 0;
   std::string comparison_;  ///< of the first samples
   int64_t compared_ = 0;
+  bool sigmoid_ = false;
 };
 
 /// What a model says of the rows of a table, in columns of its own.
@@ -123,6 +126,15 @@ std::unique_ptr<RowPredictor> mask_predictor(Predictor& predictor, const Predict
 /// Which ending of a row is right.
 std::unique_ptr<RowPredictor> choice_predictor(Predictor& predictor, const PredictSettings& settings,
                                                const TrainedOn& trained);
+
+/// The documents of a query by their scores, or the score of each pair.
+std::unique_ptr<RowPredictor> rank_predictor(Predictor& predictor, const PredictSettings& settings,
+                                             const TrainedOn& trained);
+
+/// Of a query and its documents: a line for each document, the best first, with its number and score; or one
+/// of JSON.
+std::string shown_ranking(Predictor& predictor, const PredictSettings& settings,
+                          const std::vector<std::string>& texts);
 
 /// Of a context and two or more endings: a line for each ending, the likeliest first, with its number and
 /// probability; or one of JSON.
