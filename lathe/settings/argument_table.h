@@ -173,6 +173,7 @@ const std::vector<Field<NerArguments>>& ner_fields();
 const std::vector<Field<MlmArguments>>& mlm_fields();
 const std::vector<Field<SwagArguments>>& swag_fields();
 const std::vector<Field<EmbedArguments>>& embed_fields();
+const std::vector<Field<RerankArguments>>& rerank_fields();
 inline const auto& fields_of(const TrainingArguments&) { return training_fields(); }
 inline const auto& fields_of(const GlueArguments&) { return glue_fields(); }
 inline const auto& fields_of(const QaArguments&) { return qa_fields(); }
@@ -180,6 +181,7 @@ inline const auto& fields_of(const NerArguments&) { return ner_fields(); }
 inline const auto& fields_of(const MlmArguments&) { return mlm_fields(); }
 inline const auto& fields_of(const SwagArguments&) { return swag_fields(); }
 inline const auto& fields_of(const EmbedArguments&) { return embed_fields(); }
+inline const auto& fields_of(const RerankArguments&) { return rerank_fields(); }
 const std::vector<OldName>& old_names();
 
 /// The row of that name for training, else for glue.  Errors: throws kInternal if there is none.

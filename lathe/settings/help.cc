@@ -207,6 +207,7 @@ nlohmann::ordered_json arguments_json() {
   out["mlm"] = table_json(help_section<MlmArguments>(""));
   out["swag"] = table_json(help_section<SwagArguments>(""));
   out["embed"] = table_json(help_section<EmbedArguments>(""));
+  out["rerank"] = table_json(help_section<RerankArguments>(""));
   auto& old = out["old_names"] = nlohmann::ordered_json::array();
   for (const auto& name : old_names()) {
     old.push_back({{"name", name.name},

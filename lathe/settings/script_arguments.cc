@@ -64,6 +64,17 @@ void check_files(const A& args, const TrainingArguments& training, std::string_v
     need(training.do_predict, args.test_file, "do_predict", "test_file");
 }
 
+/// Of own files or a data set of the Hub.
+template <typename Script>
+std::vector<std::string> validate_files(Script& args, const TrainingArguments& training) {
+  std::vector<std::string> notices = check_fields(bind(args));
+  if (!args.dataset_name) check_files(args, training, "--dataset_name");
+  note_unread_files(args, args.dataset_name ? "dataset_name" : "", notices);
+  check_adapter(args, training, notices);
+  note_nothing_to_do(training, notices);
+  return notices;
+}
+
 }  // namespace
 
 std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training) {
@@ -99,12 +110,11 @@ std::vector<std::string> validate(QaArguments& args, const TrainingArguments& tr
 
 std::vector<std::string> validate(NerArguments& args, const TrainingArguments& training) {
   lower(args.task_name);
-  std::vector<std::string> notices = check_fields(bind(args));
-  if (!args.dataset_name) check_files(args, training, "--dataset_name");
-  note_unread_files(args, args.dataset_name ? "dataset_name" : "", notices);
-  check_adapter(args, training, notices);
-  note_nothing_to_do(training, notices);
-  return notices;
+  return validate_files(args, training);
+}
+
+std::vector<std::string> validate(RerankArguments& args, const TrainingArguments& training) {
+  return validate_files(args, training);
 }
 
 std::vector<std::string> validate(SwagArguments& args, const TrainingArguments& training) {

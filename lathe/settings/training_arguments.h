@@ -228,6 +228,23 @@ struct EmbedArguments : AdapterArguments {
   std::optional<std::string> matryoshka_dims, matryoshka_weights;  ///< numbers between commas
 };
 
+/// Model and data arguments of lathe rerank.
+struct RerankArguments : AdapterArguments {
+  std::string model_name_or_path;
+  std::optional<std::string> config_name, config_overrides, tokenizer_name, cache_dir, token;
+  std::string model_revision = "main";
+  bool ignore_mismatched_sizes = false;
+
+  std::optional<std::string> dataset_name, dataset_config_name;
+  std::optional<std::string> train_file, validation_file, test_file;
+  std::optional<std::string> text_column_names, label_column_name;
+  std::optional<std::string> loss;  ///< none: BinaryCrossEntropyLoss, of a model of classes CrossEntropyLoss
+  std::optional<std::string> activation_fn;  ///< none: the model's, else as the loss has it
+  bool pad_to_max_length = false;
+  std::optional<int64_t> max_seq_length;  ///< none: what the model takes
+  std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
+};
+
 /// Model and data arguments of run_mlm.py.
 struct MlmArguments : AdapterArguments {
   std::optional<std::string> model_name_or_path;  ///< none: from scratch
@@ -268,6 +285,7 @@ std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& 
 std::vector<std::string> validate(QaArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(NerArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(SwagArguments& args, const TrainingArguments& training);
+std::vector<std::string> validate(RerankArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(MlmArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(EmbedArguments& args, const TrainingArguments& training);
 

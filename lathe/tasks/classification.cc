@@ -55,6 +55,15 @@ class ByColumn : public Task {
   const OpDef& loss_;
 };
 
+/// As sentence-transformers has it: its losses know no number of items.
+template <typename Of>
+class OfPairs : public Of {
+ public:
+  using Of::Of;
+  std::string problem_type() const override { return ""; }
+  bool takes_item_count() const override { return false; }
+};
+
 }  // namespace
 
 TaskPtr single_label(int64_t labels) { return std::make_shared<SingleLabel>(labels); }
@@ -65,5 +74,12 @@ TaskPtr multi_label(int64_t labels) {
 TaskPtr regression(int64_t labels) {
   return std::make_shared<ByColumn>(labels, LabelKind::kRegression, "regression", op::mse);
 }
+TaskPtr pair_score(int64_t) {
+  return std::make_shared<OfPairs<ByColumn>>(1, LabelKind::kRegression, "", op::bce_with_logits);
+}
+TaskPtr pair_value(int64_t) {
+  return std::make_shared<OfPairs<ByColumn>>(1, LabelKind::kRegression, "", op::mse);
+}
+TaskPtr pair_class(int64_t labels) { return std::make_shared<OfPairs<SingleLabel>>(labels); }
 
 }  // namespace lathe

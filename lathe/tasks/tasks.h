@@ -12,6 +12,11 @@ TaskPtr question_answering(int64_t = 2);  ///< a span of the text, the mean of t
 TaskPtr masked_lm(int64_t);               ///< a token of the vocabulary, cross entropy over labelled tokens
 TaskPtr multiple_choice(int64_t = 1);     ///< one row of a sample's several, cross entropy over them
 TaskPtr sentence_vectors(int64_t = 0);    ///< a vector of each text; it has no loss
+/// Those of a CrossEncoder, whose config.json names no problem_type: a score of a pair with binary cross
+/// entropy or squared error, or one class of several.
+TaskPtr pair_score(int64_t = 1);
+TaskPtr pair_value(int64_t = 1);
+TaskPtr pair_class(int64_t labels);
 
 /// Makes a task as soon as the number of labels is known.
 using MakeTask = TaskPtr (*)(int64_t labels);

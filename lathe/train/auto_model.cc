@@ -15,6 +15,7 @@
 #include "lathe/models/family.h"
 #include "lathe/models/new_weights.h"
 #include "lathe/models/sentence/sentence_checkpoint.h"
+#include "lathe/models/sentence/sentence_folder.h"
 #include "lathe/text/python_format.h"
 #include "lathe/train/adapter/adapter_model.h"
 #include "lathe/train/config/config_overrides.h"
@@ -171,7 +172,8 @@ AutoModel twin_of(const AutoModel& model) {
           .tokenizer = model.tokenizer,
           .ignore_mismatched_sizes = model.ignore_mismatched_sizes,
           .stored_tokens = model.stored_tokens,
-          .adapter = model.adapter};
+          .adapter = model.adapter,
+          .cross_encoder = model.cross_encoder};
 }
 
 MakeTask classification_task(const ModelConfig& config) {
@@ -309,6 +311,8 @@ std::vector<NamedFile> model_files(const AutoModel& model) {
   std::vector<NamedFile> files;
   if (model.tokenizer) files = model.tokenizer->files();
   files.emplace_back("config.json", python_json(saved_config(model), 2) + "\n");
+  if (model.cross_encoder)
+    for (NamedFile& file : cross_encoder_files(*model.cross_encoder)) files.push_back(std::move(file));
   return files;
 }
 

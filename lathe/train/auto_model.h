@@ -15,6 +15,7 @@
 namespace lathe {
 
 class Checksum;
+struct CrossEncoderFolder;
 
 /// A model and what belongs to it: configuration, labels, tokenizer, and the checkpoint that holds its
 /// weights.
@@ -28,6 +29,8 @@ struct AutoModel {
   bool ignore_mismatched_sizes = false;  ///< weights of another shape start anew; false: an error
   int64_t stored_tokens = 0;  ///< "vocab_size" of the checkpoint, if the tokenizer has more; 0: as configured
   std::shared_ptr<const Adapter> adapter = nullptr;  ///< what is trained and saved (add_adapter); null: all
+  /// Of sentence-transformers' CrossEncoder, whose files are saved too; null: of no such model.
+  std::shared_ptr<const CrossEncoderFolder> cross_encoder = nullptr;
 };
 
 /// What a head should be where the folder's configuration does not decide.

@@ -122,7 +122,7 @@ void say_validation(ScriptRun& run, const TextDataset& train, const TextDataset&
 
 }  // namespace
 
-void say_data(ScriptRun& run, const Texts& texts, const TokenizedDataset& train) {
+void say_data(ScriptRun& run, const Texts& texts, const TokenizedDataset& train, bool doubts_labels) {
   const TextDataset& data = *texts.train;
   if (!run.speaks() || data.size() == 0) return;
   const size_t room = room_of_line();
@@ -138,7 +138,8 @@ void say_data(ScriptRun& run, const Texts& texts, const TokenizedDataset& train)
     run.say(LogLevel::kInfo, head + shortened(text, room - std::min(room - 10, unicode::length(head))));
   }
   if (texts.task != nullptr) return;  // known data
-  for (const std::string& doubt : label_doubts(data)) warn(run, data, doubt);
+  if (doubts_labels)
+    for (const std::string& doubt : label_doubts(data)) warn(run, data, doubt);
   if (const std::string doubt = zero_bytes_doubt(data); !doubt.empty()) warn(run, data, doubt);
   for (const TextDataset& validation : texts.validation) say_validation(run, data, validation, room);
 }

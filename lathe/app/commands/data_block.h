@@ -10,8 +10,9 @@ namespace lathe {
 
 /// Says what a training learns from before it begins: rows and labels with their counts, lengths in tokens,
 /// how many samples are cut, three samples; as warnings what is odd about the labels, and texts that
-/// validation data share with training data.  train: the tokens of texts.train.
-void say_data(ScriptRun& run, const Texts& texts, const TokenizedDataset& train);
+/// validation data share with training data.  train: the tokens of texts.train.  doubts_labels: false where
+/// the caller says what is odd about them.
+void say_data(ScriptRun& run, const Texts& texts, const TokenizedDataset& train, bool doubts_labels = true);
 
 /// The same for questions: questions, contexts and answers, lengths, how many become several windows.
 /// windows: of all questions.

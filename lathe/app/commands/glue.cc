@@ -154,11 +154,7 @@ class Classifier {
 
   void tokenize(const Texts& texts, const AutoModel& model) {
     const Tokenizer& tokenizer = *model.tokenizer;
-    if (tokenizer.pads_left() && !model.config.modern.mean_pooling)  // its mean leaves padding out
-      fail(
-          ErrorCode::kUnsupported,
-          "tokenizer_config.json: padding_side: found left, with which a model of run_glue classifies by the "
-          "padding in front of a text; Lathe needs right, which is the default");
+    check_padding(model, "a model of run_glue");
     run_.bound_length(glue_.max_seq_length, model);
     const int length = static_cast<int>(glue_.max_seq_length);
     ThreadPool pool(static_cast<int>(training_.threads));

@@ -55,6 +55,7 @@ Intent intent_of(const std::vector<std::string>& command) {
     if (command[0] == "mlm") return intent(parse_command_line<MlmArguments>(flags));
     if (command[0] == "swag") return intent(parse_command_line<SwagArguments>(flags));
     if (command[0] == "embed") return intent(parse_command_line<EmbedArguments>(flags));
+    if (command[0] == "rerank") return intent(parse_command_line<RerankArguments>(flags));
     return intent(parse_command_line<GlueArguments>(flags));
   } catch (const Error&) {
     return {};
@@ -389,10 +390,10 @@ Command launch_command() {
            "--hostfile FILE [--master_port P] COMMAND [flags]",
        .details =
            "Trains with several processes: N on this machine, one per GPU or sharing its cores; through ssh "
-           "on several hosts; or on the hosts of a file.  COMMAND is glue, classify, qa, ner, mlm, swag or "
-           "embed.",
+           "on several hosts; or on the hosts of a file.  COMMAND is glue, classify, qa, ner, mlm, swag, "
+           "embed or rerank.",
        .words = Words::kCommand,
-       .choices = {"glue", "classify", "qa", "ner", "mlm", "swag", "embed"}},
+       .choices = {"glue", "classify", "qa", "ner", "mlm", "swag", "embed", "rerank"}},
       {{"nproc_per_node",
         &L::ranks,
         "Processes of this machine; with --hosts of each host that gives no number, 1 if not given.",
