@@ -111,8 +111,11 @@ Chosen chosen(const Table& table, const std::vector<const Column*>& texts, const
   return out;
 }
 
-std::vector<double> numbers_of(const Chosen& rows, const Column* label) {
+/// Test data whose labels are not told have none, or -1 everywhere.
+std::vector<double> numbers_of(const Chosen& rows, const Column* label, bool needed) {
   std::vector<double> numbers;
+  const auto is_none = [](const std::string& cell) { return cell.empty() || cell == "-1"; };
+  if (!needed && std::ranges::all_of(rows.labels, is_none)) return numbers;
   for (size_t row = 0; row < rows.labels.size(); ++row) {
     const std::string& cell = rows.labels[row];
     const std::optional<double> value = parse_double(cell);
@@ -157,7 +160,7 @@ PairTable pairs_of_table(const Table& table, const PairColumns& columns) {
   out.label_column = label == nullptr ? "" : label->name;
   out.of_lists = texts[1]->type == ColumnType::kList;
   Chosen rows = out.of_lists ? flattened(table, *texts[0], *texts[1], label) : chosen(table, texts, label);
-  out.labels = numbers_of(rows, label);
+  out.labels = numbers_of(rows, label, columns.labels_needed);
   TextColumns read = text_columns_of(rows.table);
   out.origin = std::move(rows.table.origin);
   out.lines = std::move(rows.table.lines);

@@ -13,8 +13,8 @@ namespace lathe {
 struct PairColumns {
   std::vector<std::string> texts;    ///< two; empty: all columns but the label's, which must be two
   std::optional<std::string> label;  ///< label, labels, score or scores, the first that is there
-  bool labels_needed = false;
-  bool reads_labels = true;  ///< false: what a table says of labels is not looked at
+  bool labels_needed = false;        ///< false: all rows may have none, or -1
+  bool reads_labels = true;          ///< false: what a table says of labels is not looked at
 };
 
 /// Pairs of texts, most often a query and a document, with what they are trained for.

@@ -49,6 +49,12 @@ TEST(PairTable, ColumnsCanBeNamed) {
   EXPECT_EQ(pairs.label_column, "good");
 }
 
+TEST(PairTable, TestDataNeedNoLabels) {
+  const Table table = rows_of_pairs("query,passage,label\nq,a,-1\nq,b,-1\n", TableFormat::kCsv);
+  EXPECT_TRUE(pairs_of_table(table, {}).labels.empty());
+  EXPECT_EQ(pairs_of_table(table, {.texts = {}, .label = {}, .labels_needed = true}).labels.size(), 2u);
+}
+
 TEST(PairTable, QueriesWithSeveralDocumentsAreGroups) {
   const std::string text = "query,passage,label\nq,a,0\nr,b,1\nq,c,1\ns,d,0\ns,e,0\n";
   const std::vector<QueryGroup> groups =
