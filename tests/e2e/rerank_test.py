@@ -6,6 +6,7 @@ import random
 
 import command_line as cl
 from command_line import GOLDEN, CommandsCase, read
+from ranks import LOSS_ROUNDING, lathe_launch
 
 RERANK = cl.ROOT / "tests" / "golden" / "rerank"
 MLM = cl.ROOT / "tests" / "golden" / "mlm"
@@ -179,6 +180,25 @@ class RerankData(RerankCase):
         self.assertTrue((self.out / "adapter_model.safetensors").exists())
         lines = self.lathe("predict", self.out, "the old bridge", "it turns metal", "it runs river").stdout.splitlines()
         self.assertEqual(len(lines), 2)
+        merged = self.root / "merged"
+        self.lathe("merge", self.out, "--output_dir", merged)
+        self.assertNotIn("problem_type", read(merged / "config.json"))
+        ranked = self.lathe("predict", merged, "the old bridge", "it turns metal", "it runs river").stdout.splitlines()
+        self.assertEqual([line.split("\t")[0] for line in ranked], [line.split("\t")[0] for line in lines])
+
+    def test_two_processes_give_the_losses_and_scores_of_one(self):
+        """At learning rate 0 all updates are compared at the same weights: see resume_test.py."""
+        still = ("--learning_rate", "0", "--logging_steps", "1", "--save_strategy", "no", "--num_train_epochs", "1",
+                 "--config_overrides", "hidden_dropout_prob=0,attention_probs_dropout_prob=0")
+        self.works(self.rerank(self.root / "one", *still))
+        self.works(lathe_launch(2, self.rerank(self.root / "two", *still, "--per_device_train_batch_size", "4")))
+        losses = lambda name: [e["loss"] for e in read(self.root / name / "trainer_state.json")["log_history"] if "loss" in e]
+        self.assertEqual(len(losses("one")), 12)
+        for mine, theirs in zip(losses("two"), losses("one"), strict=True):
+            self.assertAlmostEqual(mine, theirs, delta=LOSS_ROUNDING * theirs)
+        results = [read(self.root / name / "eval_results.json") for name in ("one", "two")]
+        for key in ("eval_map", "eval_ndcg@10", "eval_average_precision"):
+            self.assertAlmostEqual(results[0][key], results[1][key], delta=1e-6)
 
     def refused(self, *parts, train=None, dev=None, more=()):
         return self.fails(self.rerank(self.out, *more, train=train, dev=dev), *parts)

@@ -74,6 +74,11 @@ double largest_change(const Predictions& a, const Predictions& b) {
   return most;
 }
 
+MakeTask task_of(const ModelConfig& config, bool of_pairs) {
+  if (!of_pairs) return saved_task(config);
+  return config_labels(config).size() == 1 ? pair_value : pair_class;
+}
+
 int merge(MergeSettings& settings, const Call& call) {
   if (call.words.size() != 1) call.refuse("expected the folder of an adapter");
   if (settings.output_dir.empty()) call.refuse("expected --output_dir, a new folder for the merged model");
@@ -87,12 +92,16 @@ int merge(MergeSettings& settings, const Call& call) {
   if (fs.is_directory(settings.output_dir) && !fs.list(settings.output_dir).value().empty())
     fail(ErrorCode::kUsage, "--output_dir: {} is not empty, expected a new folder", settings.output_dir);
   ModelFolders folders = folders_of(fs, folder, [](const auto& base) { return named_model(base); });
-  const bool vectors = is_sentence_folder(fs, folder);
+  const bool of_pairs = is_cross_encoder_folder(fs, folder);
+  const bool vectors = !of_pairs && is_sentence_folder(fs, folder);
   if (vectors) folders.sentence = folder;
-  const HeadOptions head{vectors ? sentence_vectors : saved_task(read_config(fs, folders)), {}, true};
+  const HeadOptions head{vectors ? sentence_vectors : task_of(read_config(fs, folders), of_pairs), {}, true};
   AutoModel adapted = from_pretrained(fs, folders, head);
   AutoModel merged = from_config(adapted.config, {head.task, adapted.labels}, adapted.tokenizer);
   if (vectors) merged.checkpoint = adapted.checkpoint;  // for what saving keeps as it was
+  if (of_pairs)
+    merged.cross_encoder = std::make_shared<const CrossEncoderFolder>(
+        read_cross_encoder_folder(fs, folder, std::ssize(merged.labels)));
   const auto backend = open_device("cpu", {});
   TrainingArguments args;
   Trainer of_adapter(*backend, adapted, args, nullptr, nullptr),

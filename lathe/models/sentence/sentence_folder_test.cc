@@ -199,6 +199,20 @@ TEST(SentenceFolder, CrossEncoders) {
       std::string::npos);
 }
 
+TEST(SentenceFolder, KnowsACrossEncoderFromOtherFolders) {
+  EXPECT_TRUE(is_cross_encoder_folder(real_disk(), stored_folder("one_score")));
+  EXPECT_FALSE(is_cross_encoder_folder(real_disk(), stored_folder("dense")));
+  const TestFolder folder;
+  EXPECT_FALSE(is_cross_encoder_folder(real_disk(), folder.path()));
+  const auto is_one = [&](const std::string& config) {
+    write_text(folder, "config.json", config);
+    return is_cross_encoder_folder(real_disk(), folder.path());
+  };
+  EXPECT_FALSE(is_one("{}"));
+  EXPECT_TRUE(is_one(R"({"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"})"));
+  EXPECT_TRUE(is_one(R"({"sentence_transformers": {"version": "4.1.0"}})"));
+}
+
 TEST(SentenceFolder, WritesCrossEncodersAsThePackage) {
   const TestFolder folder;
   const std::string from = stored_folder("one_score");
