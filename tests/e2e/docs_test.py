@@ -40,6 +40,7 @@ class Blocks(unittest.TestCase):
         "mlm": ((), ("6 training samples", "next: lathe predict words", '"fills": [', "a new model, bert with 2 layers of 64")),
         "swag": ((), ("6 training rows, 3 endings each", "next: lathe predict chooser", '"probabilities": [')),
         "embed": ((), ("6 training rows of 2 texts", "next: lathe encode embedder", "eval_cosine_ndcg@10")),
+        "reranking": ((), ("8 training rows; labels: 0 4, 1 4", "eval_ndcg@10", "next: lathe predict ranker", "ranking, scores in ranked.tsv")),
         "encode": ((), ("no modules.json", '"text": "A new bank", "embedding": [', "4 texts, ")),
         "resume": ((), ("going on from long/checkpoint-2",)),
         "report": ((), ("report: seen/report.html",)),
@@ -139,7 +140,7 @@ class Names(unittest.TestCase):
 
     def test_flags_variables_and_targets(self):
         said = self.source + cl.run([cl.program(), "completion", "bash"]).stdout + "".join(
-            cl.run([cl.program(), command, "--help", "all"]).stdout for command in ("glue", "qa", "ner", "mlm", "swag", "embed"))
+            cl.run([cl.program(), command, "--help", "all"]).stdout for command in ("glue", "qa", "ner", "mlm", "swag", "embed", "rerank"))
         makefile = (cl.ROOT / "Makefile").read_text(encoding="utf-8")
         flag = r"(?<![\w-])--[a-z][\w-]*"
         for pattern, known in ((flag, self.FOREIGN | set(re.findall(flag, said))),
