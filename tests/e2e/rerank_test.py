@@ -104,6 +104,8 @@ class Rerank(RerankCase):
         with open(self.root / "found.tsv", newline="") as file:
             rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
         self.assertEqual([json.loads(row["ranking"])[0] for row in rows], [s["labels"].index(1) for s in wanted])
+        again = self.lathe("predict", self.out, "--file", self.root / "found.tsv", "--json").stdout.splitlines()
+        self.assertEqual([json.loads(line)["predicted_ranking"] for line in again], [json.loads(row["ranking"]) for row in rows])
         one = write_lines(self.root / "one.jsonl", pairs(wanted))
         scored = self.lathe("predict", self.out, "--file", one, "--column", "query,passage", "--json").stdout.splitlines()
         self.assertEqual([json.loads(line)["score"] > 0.5 for line in scored], [row["label"] == 1 for row in pairs(wanted)])

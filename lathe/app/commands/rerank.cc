@@ -384,7 +384,7 @@ class Rerank {
 
 Command rerank_command() {
   return script_command<Rerank, RerankArguments>(
-      "rerank", "", "fine-tune and evaluate a cross-encoder of pairs, as sentence-transformers",
+      "rerank", "", "fine-tune and evaluate a cross-encoder of pairs, as CrossEncoderTrainer",
       "lathe rerank --model_name_or_path bert-base-cased --train_file pairs.jsonl \\\n"
       "      --validation_file dev.jsonl --do_train --do_eval --output_dir ranker");
 }

@@ -151,6 +151,16 @@ bool PairTable::has_binary_labels() const {
   return !labels.empty() && std::ranges::all_of(labels, [](double x) { return x == 0 || x == 1; });
 }
 
+bool holds_lists(const Column& column) {
+  if (column.type != ColumnType::kString || column.values.empty()) return column.type == ColumnType::kList;
+  return std::ranges::all_of(column.values, [](const std::string& cell) {
+    if (!cell.starts_with('[')) return false;
+    const nlohmann::json list = json_or_nothing(cell).value_or(nullptr);
+    return list.is_array() &&
+           std::ranges::all_of(list, [](const auto& element) { return element.is_string(); });
+  });
+}
+
 PairTable pairs_of_table(const Table& table, const PairColumns& columns) {
   const Column* label = find_label(table, columns);
   const std::vector<const Column*> texts = find_texts(table, columns, label);
@@ -158,7 +168,7 @@ PairTable pairs_of_table(const Table& table, const PairColumns& columns) {
   out.first_column = texts[0]->name;
   out.second_column = texts[1]->name;
   out.label_column = label == nullptr ? "" : label->name;
-  out.of_lists = texts[1]->type == ColumnType::kList;
+  out.of_lists = holds_lists(*texts[1]);
   Chosen rows = out.of_lists ? flattened(table, *texts[0], *texts[1], label) : chosen(table, texts, label);
   out.labels = numbers_of(rows, label, columns.labels_needed);
   TextColumns read = text_columns_of(rows.table);

@@ -36,6 +36,9 @@ struct PairTable {
   bool has_binary_labels() const;
 };
 
+/// Whether each cell is a list of texts: also of csv and tsv, where it is JSON: ["a", "b"].
+bool holds_lists(const Column& column);
+
 /// A pair for each row; where the second column holds lists, a pair for each of a row's documents, and the
 /// label's column holds a list of as many.
 /// Errors: kNotFound for a missing column, listing those there are; kInvalidData, naming file, row and value,

@@ -35,6 +35,12 @@ TEST(PairTable, AListOfDocumentsIsAPairEach) {
   EXPECT_EQ(pairs.place(1), "p:1");
   EXPECT_EQ(pairs.place(2), "p:2");
   EXPECT_FALSE(pairs.has_binary_labels());
+  const PairTable of_csv = pairs_of_table(
+      rows_of_pairs("q,d,labels\nq,\"[\"\"a\"\", \"\"b\"\"]\",\"[0, 1]\"\n", TableFormat::kCsv), {});
+  EXPECT_TRUE(of_csv.of_lists);
+  EXPECT_EQ(of_csv.second, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(of_csv.labels, (std::vector<double>{0, 1}));
+  EXPECT_FALSE(pairs_of_table(rows_of_pairs("q,d,label\nq,[a] note,1\n", TableFormat::kCsv), {}).of_lists);
   pairs.truncate(1);
   EXPECT_EQ(pairs.size(), 1u);
   EXPECT_TRUE(pairs.has_binary_labels());

@@ -52,7 +52,7 @@ class RankPredictor : public RowPredictor {
   void begin(const Table& part, bool lines) override {
     const std::vector<std::string> named = lines ? std::vector<std::string>{} : query_and_documents(part);
     const Column* documents = named.size() == 2 ? part.find(named[1]) : nullptr;
-    if (documents != nullptr && documents->type == ColumnType::kList) {
+    if (documents != nullptr && holds_lists(*documents)) {
       columns_ = named;
       return;
     }
