@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """`lathe embed` and sentence-transformers' trainer, in turns on the same rows: samples per second of training.
 
-    embed_against_sentence_transformers.py --model DIR --data FILE [--case pairs|scores] [--lathe build/lathe]
+    embed_against_sentence_transformers.py --model DIR --data FILE [--case pairs|scores|rerank] [--lathe build/lathe]
         [--device cpu|cuda] [--dtypes bf16,fp32] [--rounds 3] [--batch 128] [--steps 60] [--limit N]
         [--machine NAME --commit HASH --bar 8 --note TEXT]
 
 Run it in a Python with torch, datasets and sentence-transformers. Of `pairs` the first two columns of the JSON Lines of FILE
-are learnt by MultipleNegativesRankingLoss; of `scores` FILE is STS-B's train.tsv, learnt by CoSENTLoss. The other side is
-SentenceTransformerTrainer with its defaults. Texts have their real lengths.
+are learnt by MultipleNegativesRankingLoss; of `scores` FILE is STS-B's train.tsv, learnt by CoSENTLoss, and of `rerank` the
+same by `lathe rerank` with BinaryCrossEntropyLoss. The other side is SentenceTransformerTrainer or CrossEncoderTrainer with
+their defaults. Texts have their real lengths.
 
 Both sides write the loss to their log in the middle and at the end of a run. The time between the two lines is that of the
 second half, without start, warm-up and tuning, and gives the figure; that of the whole run (train_runtime, which both print)
@@ -30,7 +31,7 @@ from ner_against_run_ner import run_lathe
 def read_rows(path, case, limit):
     """Columns by name."""
     lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-    if case == "scores":
+    if case != "pairs":
         rows = [line.split("\t") for line in lines[1:]]
         rows = [{"sentence1": row[7], "sentence2": row[8], "score": float(row[9]) / 5} for row in rows]
     else:
@@ -60,10 +61,11 @@ class Comparison:
 
     def lathe(self, dtype):
         times, out = [], self.folder / "out"
-        run_lathe([self.options.lathe, "embed", "--model_name_or_path", self.options.model, "--train_file", self.table,
+        losses = {"pairs": "MultipleNegativesRankingLoss", "scores": "CoSENTLoss", "rerank": "BinaryCrossEntropyLoss"}
+        run_lathe([self.options.lathe, "rerank" if self.options.case == "rerank" else "embed", "--model_name_or_path", self.options.model, "--train_file", self.table,
                    "--do_train", "--per_device_train_batch_size", self.options.batch, "--max_steps", 2 * self.half,
                    "--logging_steps", self.half, "--save_strategy", "no", "--device", self.options.device, "--loss",
-                   "CoSENTLoss" if self.options.case == "scores" else "MultipleNegativesRankingLoss", "--output_dir", out,
+                   losses[self.options.case], "--output_dir", out,
                    "--overwrite_output_dir"] + (["--bf16"] if dtype == "bf16" else []),
                   lambda: times.append(time.perf_counter()))
         return self.speeds(times, json.loads((out / "train_results.json").read_text())["train_runtime"])
@@ -71,6 +73,7 @@ class Comparison:
     def trainer(self, dtype):
         import datasets
         import transformers
+        from sentence_transformers import cross_encoder as cross
         from sentence_transformers import (SentenceTransformer, SentenceTransformerTrainer,
                                            SentenceTransformerTrainingArguments, losses)
         times = []
@@ -81,14 +84,19 @@ class Comparison:
                 if "loss" in logs:
                     times.append(time.perf_counter())
 
-        model = SentenceTransformer(self.options.model, device=self.options.device)
-        loss = (losses.CoSENTLoss if self.options.case == "scores" else losses.MultipleNegativesRankingLoss)(model)
-        arguments = SentenceTransformerTrainingArguments(
+        of_pairs = self.options.case == "rerank"
+        if of_pairs:
+            model = cross.CrossEncoder(self.options.model, num_labels=1, device=self.options.device)
+            loss = cross.losses.BinaryCrossEntropyLoss(model)
+        else:
+            model = SentenceTransformer(self.options.model, device=self.options.device)
+            loss = (losses.CoSENTLoss if self.options.case == "scores" else losses.MultipleNegativesRankingLoss)(model)
+        arguments = (cross.CrossEncoderTrainingArguments if of_pairs else SentenceTransformerTrainingArguments)(
             output_dir=str(self.folder / "trainer"), use_cpu=self.options.device == "cpu", bf16=dtype == "bf16",
             save_strategy="no", report_to=[], disable_tqdm=True, per_device_train_batch_size=self.options.batch,
             max_steps=2 * self.half, logging_steps=self.half)
-        trainer = SentenceTransformerTrainer(model=model, args=arguments, train_dataset=datasets.Dataset.from_dict(self.rows),
-                                             loss=loss, callbacks=[Clock()])
+        trainer = (cross.CrossEncoderTrainer if of_pairs else SentenceTransformerTrainer)(
+            model=model, args=arguments, train_dataset=datasets.Dataset.from_dict(self.rows), loss=loss, callbacks=[Clock()])
         with contextlib.redirect_stdout(sys.stderr):
             whole = trainer.train().metrics["train_runtime"]
         return self.speeds(times, whole)
@@ -106,10 +114,9 @@ class Comparison:
         ratios = sorted(ours[0] / theirs[0] for ours, theirs in zip(lathe, trainer))
         middle = lambda side, which: statistics.median(run[which] for run in side)
         threads = f", {torch.get_num_threads()} threads" if self.options.device == "cpu" else ""
-        what = {"pairs": "pairs by in-batch negatives", "scores": "STS-B by CoSENT"}[self.options.case]
-        found = {"subject": "against", "case": f"embed next to sentence-transformers, {self.options.name}, {what}, batch "
-                                               f"{self.options.batch}",
-                 "variant": dtype, "machine": self.options.machine, "commit": self.options.commit,
+        what = {"pairs": "embed pairs", "scores": "embed STS-B", "rerank": "rerank"}[self.options.case]
+        found = {"subject": "against", "case": "next to sentence-transformers, texts of real lengths",
+                 "variant": f"{what}, {self.options.name}, batch {self.options.batch}, {dtype}", "machine": self.options.machine, "commit": self.options.commit,
                  "date": str(datetime.date.today()),
                  "command": f"bench/embed_against_sentence_transformers.py --case {self.options.case} --device "
                             f"{self.options.device} --dtypes {dtype} --batch {self.options.batch} --steps {self.options.steps} "
@@ -129,7 +136,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--data", required=True)
-    parser.add_argument("--case", choices=("pairs", "scores"), default="pairs")
+    parser.add_argument("--case", choices=("pairs", "scores", "rerank"), default="pairs")
     parser.add_argument("--name", default="MiniLM")
     parser.add_argument("--lathe", default="build/lathe")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -59,7 +59,8 @@ def main():
     ratios = [b / a for a, b in zip(times["lathe"], times["sentence_transformers"])]
     rate = {side: round(len(texts) / statistics.median(each), 1) for side, each in times.items()}
     print(json.dumps({
-        "subject": "against", "case": "encode next to sentence-transformers, MiniLM, real lengths", "variant": options.dtype,
+        "subject": "against", "case": "next to sentence-transformers, texts of real lengths",
+        "variant": f"encode, MiniLM, {options.dtype}",
         "machine": options.machine, "commit": options.commit, "date": datetime.date.today().isoformat(),
         "command": f"bench/encode_against_sentence_transformers.py --device {options.device} --dtype {options.dtype} "
                    f"--rounds {options.rounds}",
