@@ -114,7 +114,7 @@ class Comparison:
         ratios = sorted(ours[0] / theirs[0] for ours, theirs in zip(lathe, trainer))
         middle = lambda side, which: statistics.median(run[which] for run in side)
         threads = f", {torch.get_num_threads()} threads" if self.options.device == "cpu" else ""
-        what = {"pairs": "embed pairs", "scores": "embed STS-B", "rerank": "rerank"}[self.options.case]
+        what = {"pairs": "embed pairs", "scores": "embed STS-B", "rerank": "rerank STS-B"}[self.options.case]
         found = {"subject": "against", "case": "next to sentence-transformers, texts of real lengths",
                  "variant": f"{what}, {self.options.name}, batch {self.options.batch}, {dtype}", "machine": self.options.machine, "commit": self.options.commit,
                  "date": str(datetime.date.today()),
