@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "lathe/report/similarity_findings.h"
+
 namespace lathe {
 
 /// A sample that a model got wrong, or nearly so.
@@ -49,6 +51,7 @@ struct Findings {
   std::optional<Calibration> calibration = {};
   std::string score = {};           ///< what Example::score is: "loss", "F1"
   std::vector<Example> worst = {};  ///< worst first
+  std::optional<SimilarityFindings> similarities = {};
 };
 
 /// Of the labels [0, shown).  labels, found: per sample, -1 for none.

@@ -155,6 +155,7 @@ std::string findings_html(const Findings& findings) {
   std::string html;
   if (!findings.counts.empty()) html += balance(findings) + scores(findings);
   if (findings.calibration) html += calibration_text(*findings.calibration);
+  if (findings.similarities) html += similarity_html(*findings.similarities);
   return html + confusion(findings) + worst(findings);
 }
 

@@ -114,8 +114,11 @@ class EmbedRuns(EmbedCase):
         self.assertIn("1 queries have no document", said)
         self.assertIn("eval_cosine_ndcg@10", read(self.out / "eval_results.json"))
 
-    def test_predict_writes_similarities(self):
-        self.works(self.embed(self.out, "--do_predict", "--test_file", str(self.dev)))
+    def test_predict_writes_similarities_and_the_page_shows_them(self):
+        self.works(self.embed(self.out, "--do_predict", "--test_file", str(self.dev), "--report_to", "html"))
+        page = (self.out / "report.html").read_text()
+        for part in ("Similarities", "12 pairs with a low target", "12 with a high one", "Worst pairs", "dev.csv:"):
+            self.assertIn(part, page)
         rows = [line.split("\t") for line in (self.out / "predict_results.txt").read_text().splitlines()[1:]]
         self.assertEqual(len(rows), 12)
         vectors = [json.loads(line)["embedding"] for line in self.lathe("encode", self.out, *pairs(12, 2)[0][:2]).stdout.splitlines()]

@@ -53,7 +53,9 @@ class Embed {
     TrainerHooks hooks = run_.hooks();
     hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
       const EmbedPart& part = &data == &test_.samples ? test_ : eval_;
-      return evaluation_metrics(part.columns, {p.logits, p.columns}, similarity_);
+      const Vectors vectors{p.logits, p.columns};
+      if (&part == &eval_ && run_.wants_findings()) run_.show(findings(vectors));
+      return evaluation_metrics(part.columns, vectors, similarity_);
     };
     Trainer trainer(backend, model, training_, training_.do_train ? &train_.samples : nullptr,
                     training_.do_eval && eval_.samples.size() > 0 ? &eval_.samples : nullptr, hooks);
@@ -123,28 +125,33 @@ class Embed {
     return fetch_splits(real_file_system(), dataset, wanted, hub);
   }
 
+  /// learns: by the loss.  Data that are only evaluated may have other columns than those that it reads.
   TextColumns read(const std::vector<std::string>& paths, const char* what,
-                   const std::optional<int64_t>& limit, const TextColumnRules& rules) {
-    TextColumns columns = text_columns_of(read_tables(paths), rules);
+                   const std::optional<int64_t>& limit, bool learns) {
+    const Table table = read_tables(paths);
+    TextColumnRules rules = column_rules(embed_);
+    if (!learns) {
+      const auto lacks = [&](const std::string& name) { return table.find(name) == nullptr; };
+      TextColumnRules any;
+      if (std::none_of(rules.text_names.begin(), rules.text_names.end(), lacks))
+        any.text_names = std::move(rules.text_names);
+      if (rules.target_name && !lacks(*rules.target_name)) any.target_name = std::move(rules.target_name);
+      rules = std::move(any);
+    }
+    TextColumns columns = text_columns_of(table, rules);
     run_.say(LogLevel::kInfo, fmt::format("{} data: {}", what, paths.front()));
     if (limit) columns.truncate(static_cast<size_t>(*limit));
     return columns;
   }
 
-  /// Data that are only evaluated may have other columns than those that the loss reads.
   void read_data(const HubSettings& hub) {
     SplitFiles files = find_files(hub);
-    const TextColumnRules rules = column_rules(embed_);
-    TextColumnRules any;
-    if (training_.do_train)
-      train_.columns = read(files["train"], "training", embed_.max_train_samples, rules);
-    else
-      any = rules;
+    if (training_.do_train) train_.columns = read(files["train"], "training", embed_.max_train_samples, true);
     if (training_.do_eval) {
-      eval_.columns = read(files["validation"], "validation", embed_.max_eval_samples, any);
+      eval_.columns = read(files["validation"], "validation", embed_.max_eval_samples, !training_.do_train);
       eval_.columns.reorder(order_of_evaluation());
     }
-    if (training_.do_predict) test_.columns = read(files["test"], "test", embed_.max_predict_samples, {});
+    if (training_.do_predict) test_.columns = read(files["test"], "test", embed_.max_predict_samples, false);
   }
 
   /// Losses of texts among others depend on which are in one batch.
@@ -231,6 +238,12 @@ class Embed {
     else
       tensors.ints(kTextsOfSample)
           .assign(part.columns.size(), static_cast<int32_t>(part.columns.texts.size()));
+  }
+
+  Findings findings(Vectors vectors) const {
+    Findings found{.data = eval_.columns.origin, .labels = {}};
+    found.similarities = similarity_findings(eval_.columns, vectors, similarity_);
+    return found;
   }
 
   void evaluate(Trainer& trainer) {

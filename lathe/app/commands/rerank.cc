@@ -155,7 +155,7 @@ class Rerank {
     if (limit) pairs.truncate(static_cast<size_t>(*limit));
     if (has_classes() && training_.do_train && labels_needed && text_columns_.empty()) {
       // Of the training data, which come first.
-      const int64_t classes = std::max(classes_of(pairs.labels), std::ssize(labels_));
+      const int64_t classes = std::max<int64_t>(classes_of(pairs.labels), std::ssize(labels_));
       check_class_count(classes, pairs.origin);
       for (int64_t i = std::ssize(labels_); i < std::max<int64_t>(classes, 0); ++i)
         labels_.push_back(fmt::format("LABEL_{}", i));
