@@ -40,7 +40,15 @@ Trainer::Trainer(Backend& backend, AutoModel& model, const TrainingArguments& ar
   check_data(eval_, "evaluation data");
   log_ = std::make_unique<RunLog>(args_, hooks_, *model_.model, group(), progress_.state);
   const MemoryMetrics memory(log_->memory_stage("init"), backend_);
-  if (args_.freeze_base_model) model_.model->set_trainable(model_.model->base_prefix(), false);
+  if (args_.freeze_base_model) {
+    model_.model->set_trainable(model_.model->base_prefix(), false);
+    const auto trains = [](const nn::Parameter& p) { return p.trainable; };
+    if (train_ != nullptr && std::ranges::none_of(model_.model->parameters(), trains))
+      fail(
+          ErrorCode::kUsage,
+          "--freeze_base_model: found a model that is all base, of which nothing is left to train; leave the "
+          "flag out");
+  }
   session_ = std::make_unique<Session>(backend_, *model_.model, session_options(args_, model_));
   checkpoints_ = std::make_unique<RunCheckpoints>(fs_, args_, model_, *session_, log_->sink());
   evaluator_ = std::make_unique<Evaluator>(*session_, args_, eval_, hooks_, *log_);
