@@ -156,6 +156,24 @@ class BadInput(EmbedCase):
         self.check(two, [("x", "y")], "--pooling_mode: found 'median'", "lasttoken", more=("--pooling_mode", "median"))
         self.check(two, [("x", "y")], "--corpus_file", more=("--corpus_file", "x.jsonl"))
         self.check(two, [("x", "y")], "--prompts", more=("--prompts", "{oops"))
+        self.check(two, [("x", "y")], "--prompts: found the column 'q'", "'a', 'b'", more=("--prompts", '{"q": "query: "}'))
+        self.check(two, [("x", "y")], "--freeze_base_model", "nothing is left to train", more=("--freeze_base_model",))
+        for word in ("nan", "inf"):
+            self.check((*two, "score"), [("x", "y", "1"), ("u", "v", word)], "train.csv:3", f"'{word}'", "expected a number")
+
+    def test_without_training_or_evaluation_it_predicts_or_ends(self):
+        words = self.embed(self.out)
+        for word in ("--do_train", "--do_eval"):
+            words.remove(word)
+        self.assertIn("nothing to do", self.works(words).stderr)
+        self.works([*words, "--do_predict", "--test_file", str(self.dev)])
+        self.assertEqual(len((self.out / "predict_results.txt").read_text().splitlines()), 13)
+
+    def test_a_row_of_many_texts_is_shown_in_a_line(self):
+        write_csv(self.train, [f"text{i}" for i in range(40)], [["some longer text here"] * 40] * 3)
+        said = self.works(self.embed(self.out, "--max_steps", "1")).stderr
+        [line] = [line for line in said.splitlines() if "row 1:" in line]
+        self.assertNotIn("longer", line)
 
     def test_modules_that_are_not_known_are_named(self):
         self.works(self.embed(self.out))

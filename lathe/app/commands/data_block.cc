@@ -265,10 +265,13 @@ void say_texts(ScriptRun& run, const TextColumns& train, const TokenizedDataset&
   for (const size_t row : three_of(train.size(), [](size_t i) { return std::to_string(i); })) {
     std::string line = fmt::format("row {}", row + 1);
     if (!train.targets.empty()) line += fmt::format(" has {:g}", train.targets[row]);
-    const size_t each = (room - std::min(room - 20, line.size())) / train.texts.size();
-    for (size_t column = 0; column < train.texts.size(); ++column)
+    constexpr size_t kMostTexts = 6;
+    const size_t shown = std::min(kMostTexts, train.texts.size());
+    const size_t each = (room - std::min(room - 20, line.size())) / shown;
+    for (size_t column = 0; column < shown; ++column)
       line += (column == 0 ? ": " : " | ") +
               shortened(train.texts[column][row], each - std::min<size_t>(each - 5, 3));
+    if (shown < train.texts.size()) line += fmt::format(" | {} more", train.texts.size() - shown);
     run.say(LogLevel::kInfo, line);
   }
 }

@@ -34,6 +34,7 @@ class Embed {
         run_(terminal, line.training, std::move(facts), std::move(group)) {}
 
   int run() {
+    if (!training_.do_train && !training_.do_eval && !training_.do_predict) return 0;  // which was said
     const std::string resume_from = run_.prepare_output(run_inputs(embed_));
     Backend& backend = run_.open_device();
     const HubSettings hub = run_.hub(embed_.token);
@@ -41,7 +42,7 @@ class Embed {
     find_modules(folders, embed_);
     similarity_ = similarity_named(folders.modules->similarity);
     read_data(hub);
-    loss_ = loss_of(embed_, training_.do_train ? train_.columns : eval_.columns);
+    choose_loss();
     run_.check_metric(metrics_of_evaluation());
     if (training_.do_train) run_.learns_from(train_.columns.names, true);
     AutoModel model =
@@ -73,6 +74,20 @@ class Embed {
   }
 
  private:
+  /// By the data that it is computed of, or if there are none by those that are predicted.
+  void choose_loss() {
+    const bool computes_loss = training_.do_train || training_.do_eval;
+    const TextColumns& columns = training_.do_train  ? train_.columns
+                                 : training_.do_eval ? eval_.columns
+                                                     : test_.columns;
+    loss_ = loss_of(embed_, columns);
+    if (computes_loss) check_columns(loss_, columns);
+    std::vector<std::string> names;
+    for (const EmbedPart* part : {&train_, &eval_, &test_})
+      names.insert(names.end(), part->columns.names.begin(), part->columns.names.end());
+    check_prompts(embed_, names);
+  }
+
   static std::string name_of(const SimilarityLoss& loss) {
     return std::string(loss.cached > 0 ? "Cached" : "") + lathe::name_of(loss.kind) +
            (loss.widths.empty() ? "" : ", Matryoshka");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
@@ -88,27 +89,20 @@ Distance distance_of(const EmbedArguments& args, LossKind kind) {
                                : Distance::kCosine;
 }
 
-/// The loss reads all texts, and finds what it needs in the target.
-void check_columns(LossKind kind, const TextColumns& columns) {
-  const size_t texts = columns.texts.size();
-  const size_t wanted = kind == LossKind::kTriplet ? 3 : 2;
-  if (kind == LossKind::kMultipleNegatives ? texts < wanted : texts != wanted)
-    fail(ErrorCode::kInvalidData,
-         "{}: found {} columns of texts ('{}'), expected {} for {}; --text_column_names says which they are",
-         columns.origin, texts, fmt::join(columns.names, "', '"), wanted, name_of(kind));
-  if (reads_target(kind) && columns.target_name.empty())
-    fail(ErrorCode::kInvalidData,
-         "{}: found the columns '{}', expected one of label, labels, score, scores, too, for {}; "
-         "--label_column_name names another",
-         columns.origin, fmt::join(columns.names, "', '"), name_of(kind));
-  if (kind != LossKind::kContrastive) return;
-  const auto of_one = [](double target) { return target >= 0.5; };
-  if (std::all_of(columns.targets.begin(), columns.targets.end(), of_one) ||
-      std::none_of(columns.targets.begin(), columns.targets.end(), of_one))
-    fail(ErrorCode::kInvalidData,
-         "{}: column '{}': found only {}, expected pairs of both labels, 0 and 1, for {}; "
-         "MultipleNegativesRankingLoss learns from pairs that belong together",
-         columns.origin, columns.target_name, of_one(columns.targets.at(0)) ? 1 : 0, name_of(kind));
+/// None: it is one prompt for all columns.
+std::optional<std::map<std::string, std::string>> prompts_by_column(const std::string& text) {
+  if (!text.starts_with("{")) return std::nullopt;
+  const auto json = json_or_nothing(text);
+  if (!json || !json->is_object())
+    fail(ErrorCode::kUsage, "--prompts: found {}, expected a text or a JSON object of texts by columns",
+         text);
+  std::map<std::string, std::string> prompts;
+  for (const auto& [name, prompt] : json->items()) {
+    if (!prompt.is_string())
+      fail(ErrorCode::kUsage, "--prompts: found {} for '{}', expected a text", prompt.dump(), name);
+    prompts[name] = prompt.get<std::string>();
+  }
+  return prompts;
 }
 
 std::vector<PoolingMode> modes_of(const std::string& text) {
@@ -153,7 +147,6 @@ SimilarityLoss loss_of(const EmbedArguments& args, const TextColumns& columns) {
   loss.mean = args.size_average;
   loss.widths = widths_of(args);
   if (args.loss == kCached) loss.cached = args.mini_batch_size;
-  check_columns(loss.kind, columns);
   return loss;
 }
 
@@ -183,25 +176,47 @@ void find_modules(ModelFolders& folders, const EmbedArguments& args) {
   folders.modules = std::make_shared<const SentenceFolder>(std::move(modules));
 }
 
+/// The loss reads all texts, and finds what it needs in the target.
+void check_columns(const SimilarityLoss& loss, const TextColumns& columns) {
+  const LossKind kind = loss.kind;
+  const size_t texts = columns.texts.size();
+  const size_t wanted = kind == LossKind::kTriplet ? 3 : 2;
+  if (kind == LossKind::kMultipleNegatives ? texts < wanted : texts != wanted)
+    fail(ErrorCode::kInvalidData,
+         "{}: found {} columns of texts ('{}'), expected {} for {}; --text_column_names says which they are",
+         columns.origin, texts, fmt::join(columns.names, "', '"), wanted, name_of(kind));
+  if (reads_target(kind) && columns.target_name.empty())
+    fail(ErrorCode::kInvalidData,
+         "{}: found the columns '{}', expected one of label, labels, score, scores, too, for {}; "
+         "--label_column_name names another",
+         columns.origin, fmt::join(columns.names, "', '"), name_of(kind));
+  if (kind != LossKind::kContrastive) return;
+  const auto of_one = [](double target) { return target >= 0.5; };
+  if (std::all_of(columns.targets.begin(), columns.targets.end(), of_one) ||
+      std::none_of(columns.targets.begin(), columns.targets.end(), of_one))
+    fail(ErrorCode::kInvalidData,
+         "{}: column '{}': found only {}, expected pairs of both labels, 0 and 1, for {}; "
+         "MultipleNegativesRankingLoss learns from pairs that belong together",
+         columns.origin, columns.target_name, of_one(columns.targets.at(0)) ? 1 : 0, name_of(kind));
+}
+
 std::vector<std::string> prompts_of(const EmbedArguments& args, const TextColumns& columns) {
   if (!args.prompts) return {};
-  std::vector<std::string> prompts(columns.names.size());
-  if (!args.prompts->starts_with("{")) {
-    std::fill(prompts.begin(), prompts.end(), *args.prompts);
-    return prompts;
-  }
-  const auto json = json_or_nothing(*args.prompts);
-  if (!json || !json->is_object())
-    fail(ErrorCode::kUsage, "--prompts: found {}, expected a text or a JSON object of texts by columns",
-         *args.prompts);
-  for (const auto& [name, prompt] : json->items()) {
-    const auto at = std::find(columns.names.begin(), columns.names.end(), name);
-    if (at != columns.names.end() && prompt.is_string())
-      prompts[static_cast<size_t>(at - columns.names.begin())] = prompt.get<std::string>();
-    else if (!prompt.is_string())
-      fail(ErrorCode::kUsage, "--prompts: found {} for '{}', expected a text", prompt.dump(), name);
-  }
+  const auto by_column = prompts_by_column(*args.prompts);
+  std::vector<std::string> prompts(columns.names.size(), by_column ? "" : *args.prompts);
+  for (size_t i = 0; by_column && i < prompts.size(); ++i)
+    if (const auto found = by_column->find(columns.names[i]); found != by_column->end())
+      prompts[i] = found->second;
   return prompts;
+}
+
+void check_prompts(const EmbedArguments& args, const std::vector<std::string>& columns) {
+  const auto by_column = args.prompts ? prompts_by_column(*args.prompts) : std::nullopt;
+  if (!by_column) return;
+  for (const auto& [name, prompt] : *by_column)
+    if (std::find(columns.begin(), columns.end(), name) == columns.end())
+      fail(ErrorCode::kUsage, "--prompts: found the column '{}', but the data have texts in '{}'", name,
+           fmt::join(columns, "', '"));
 }
 
 }  // namespace lathe

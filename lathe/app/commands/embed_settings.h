@@ -11,9 +11,10 @@
 
 namespace lathe {
 
-/// The loss of these settings for data of these columns.  Errors: kUsage, kInvalidData where the two do not
-/// fit together, naming flag, file and what there is.
+/// The loss of these settings for data of these columns.  Errors: kUsage, naming flag and value.
 SimilarityLoss loss_of(const EmbedArguments& args, const TextColumns& columns);
+/// Errors: kInvalidData, naming file and columns, for data that the loss does not fit.
+void check_columns(const SimilarityLoss& loss, const TextColumns& columns);
 
 /// What a loss asks of the columns of the data that it learns from.
 TextColumnRules column_rules(const EmbedArguments& args);
@@ -23,8 +24,10 @@ TextColumnRules column_rules(const EmbedArguments& args);
 /// and where the folder has its own.
 void find_modules(ModelFolders& folders, const EmbedArguments& args);
 
-/// What comes before the texts of each column; empty: nothing does.  Errors: kUsage for a text that is
-/// neither a prompt nor JSON, and for a column that is not there.
+/// What comes before the texts of each column; empty: nothing does.  Errors: kUsage for a text that begins
+/// as JSON and is none.
 std::vector<std::string> prompts_of(const EmbedArguments& args, const TextColumns& columns);
+/// Errors: also kUsage for the prompt of a column that none of the data have. columns: of all of them.
+void check_prompts(const EmbedArguments& args, const std::vector<std::string>& columns);
 
 }  // namespace lathe

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <unordered_map>
 
 #include "lathe/core/error.h"
@@ -24,7 +25,7 @@ const Column* target_column(const Table& table, const std::optional<std::string>
 bool has_no_text(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
 
 double number_of_cell(const Table& table, const Column& column, size_t row) {
-  if (const auto value = parse_double(column.values[row])) return *value;
+  if (const auto value = parse_double(column.values[row]); value && std::isfinite(*value)) return *value;
   fail(ErrorCode::kInvalidData, "{}: column '{}': found '{}', expected a number: mend or leave out the row",
        table.place(row), column.name, column.values[row].substr(0, 60));
 }
