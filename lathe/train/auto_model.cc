@@ -176,6 +176,14 @@ AutoModel twin_of(const AutoModel& model) {
           .cross_encoder = model.cross_encoder};
 }
 
+void check_padding(const AutoModel& model, const char* it) {
+  if (model.tokenizer->pads_left() && !model.config.modern.mean_pooling)  // its mean leaves padding out
+    fail(ErrorCode::kUnsupported,
+         "tokenizer_config.json: padding_side: found left, with which {} classifies by the padding in front "
+         "of a text; Lathe needs right, which is the default",
+         it);
+}
+
 MakeTask classification_task(const ModelConfig& config) {
   const std::string type = value_or<std::string>(*config.json, "problem_type", "", config.file);
   for (MakeTask task : {multi_label, regression})

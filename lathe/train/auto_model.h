@@ -79,6 +79,10 @@ AutoModel twin_of(const AutoModel& model);
 /// The most tokens per text that both the tokenizer and the positions allow.
 int longest_text(const AutoModel& model);
 
+/// Of a model that classifies texts; it: what messages call it.  Errors: kUnsupported where the padding comes
+/// before the first token, which the scores are made of.
+void check_padding(const AutoModel& model, const char* it);
+
 /// What a classifier of this configuration is for, whichever head was saved: "problem_type"; without it
 /// regression if there is one label.
 MakeTask classification_task(const ModelConfig& config);

@@ -4,26 +4,16 @@
 #include <algorithm>
 
 #include "lathe/app/commands/data_block.h"
-#include "lathe/app/commands/embed_settings.h"
 #include "lathe/app/commands/script_run.h"
 #include "lathe/data/hub_data.h"
-#include "lathe/data/retrieval/no_duplicates.h"
 #include "lathe/data/retrieval/similarity_evaluation.h"
-#include "lathe/data/retrieval/text_samples.h"
-#include "lathe/data/torch_random.h"
-#include "lathe/models/sentence/pooling_inputs.h"
 #include "lathe/text/python_format.h"
-#include "lathe/train/sentence/saved_sentence.h"
+#include "lathe/train/sentence/embed_samples.h"
+#include "lathe/train/sentence/embed_settings.h"
 #include "lathe/train/sentence/search_evaluation.h"
-#include "lathe/train/sentence/text_encoder.h"
 
 namespace lathe {
 namespace {
-
-struct EmbedPart {
-  TextColumns columns;
-  TokenizedDataset samples;
-};
 
 class Embed {
  public:
@@ -47,7 +37,7 @@ class Embed {
     if (training_.do_train) run_.learns_from(train_.columns.names, true);
     AutoModel model =
         load_model(folders, {.made = text_similarity(loss_)}, embed_, embed_.model_name_or_path);
-    check_widths(model);
+    check_widths(loss_, model, embed_.model_name_or_path);
     make_samples(model);
     run_.check_ranks(
         {{"validation rows", summary({&eval_.samples, 1})}, {"test rows", summary({&test_.samples, 1})}});
@@ -120,7 +110,7 @@ class Embed {
   std::vector<std::string> metrics_of_evaluation() const {
     std::vector<std::string> names;
     if (eval_.columns.size() == 0) return {"loss"};
-    if (has_loss(eval_.columns)) names.emplace_back("loss");
+    if (has_loss(loss_, eval_.columns)) names.emplace_back("loss");
     for (const std::string& name : metric_names(eval_.columns, similarity_)) names.push_back(name);
     return names;
   }
@@ -140,20 +130,11 @@ class Embed {
     return fetch_splits(real_file_system(), dataset, wanted, hub);
   }
 
-  /// learns: by the loss.  Data that are only evaluated may have other columns than those that it reads.
+  /// learns: by the loss.
   TextColumns read(const std::vector<std::string>& paths, const char* what,
                    const std::optional<int64_t>& limit, bool learns) {
     const Table table = read_tables(paths);
-    TextColumnRules rules = column_rules(embed_);
-    if (!learns) {
-      const auto lacks = [&](const std::string& name) { return table.find(name) == nullptr; };
-      TextColumnRules any;
-      if (std::none_of(rules.text_names.begin(), rules.text_names.end(), lacks))
-        any.text_names = std::move(rules.text_names);
-      if (rules.target_name && !lacks(*rules.target_name)) any.target_name = std::move(rules.target_name);
-      rules = std::move(any);
-    }
-    TextColumns columns = text_columns_of(table, rules);
+    TextColumns columns = text_columns_of(table, column_rules(embed_, table, learns));
     run_.say(LogLevel::kInfo, fmt::format("{} data: {}", what, paths.front()));
     if (limit) columns.truncate(static_cast<size_t>(*limit));
     return columns;
@@ -164,95 +145,16 @@ class Embed {
     if (training_.do_train) train_.columns = read(files["train"], "training", embed_.max_train_samples, true);
     if (training_.do_eval) {
       eval_.columns = read(files["validation"], "validation", embed_.max_eval_samples, !training_.do_train);
-      eval_.columns.reorder(order_of_evaluation());
+      eval_.columns.reorder(order_of_evaluation(eval_.columns, embed_, training_));
     }
     if (training_.do_predict) test_.columns = read(files["test"], "test", embed_.max_predict_samples, false);
   }
 
-  /// Losses of texts among others depend on which are in one batch.
-  /// Source: BaseTrainer.get_batch_sampler of sentence-transformers, which draws an order there, too.
-  std::vector<int32_t> order_of_evaluation() const {
-    const auto seed = static_cast<uint64_t>(training_.data_seed.value_or(training_.seed));
-    if (embed_.batch_sampler != "no_duplicates")
-      return TorchGenerator(seed).randperm(static_cast<int64_t>(eval_.columns.size()));
-    std::vector<int32_t> order;
-    const NoDuplicatesOptions options{static_cast<int>(training_.per_device_eval_batch_size), false, seed};
-    const auto batches = no_duplicates_batches(text_numbers(eval_.columns.texts), options);
-    std::vector<bool> taken(eval_.columns.size());
-    for (const std::vector<int32_t>& batch : batches.batches)
-      for (const int32_t row : batch)
-        if (!taken[static_cast<size_t>(row)]) order.push_back(row), taken[static_cast<size_t>(row)] = true;
-    for (size_t row = 0; row < taken.size(); ++row)
-      if (!taken[row]) order.push_back(static_cast<int32_t>(row));
-    return order;
-  }
-
-  /// Whether the loss is one for such data: of pairs that are not all alike it needs to read which are.
-  bool has_loss(const TextColumns& columns) const {
-    const size_t texts = columns.texts.size();
-    switch (loss_.kind) {
-      case SimilarityLoss::Kind::kMultipleNegatives:
-        return columns.target_name.empty();
-      case SimilarityLoss::Kind::kTriplet:
-        return texts == 3 && columns.target_name.empty();
-      default:
-        return texts == 2 && !columns.target_name.empty();
-    }
-  }
-
-  void check_widths(const AutoModel& model) const {
-    const int64_t width = vector_width(model);
-    for (const auto& part : loss_.widths)
-      if (part.width > width)
-        fail(ErrorCode::kUsage,
-             "--matryoshka_dims: found {}, expected at most the {} numbers of {}'s vectors", part.width,
-             width, embed_.model_name_or_path);
-  }
-
   void make_samples(const AutoModel& model) {
-    const SentenceFolder modules = modules_of(model);
-    length_ = longest_text(model);
-    if (modules.max_seq_length) length_ = std::min(length_, *modules.max_seq_length);
+    length_ = length_of_texts(model);
     ThreadPool pool(static_cast<int>(training_.threads));
-    for (EmbedPart* part : {&train_, &eval_, &test_}) {
-      if (part->columns.size() == 0) continue;
-      const std::vector<std::string> prompts = prompts_of(embed_, part->columns);
-      part->samples =
-          tokenize_columns(part->columns, *model.tokenizer,
-                           {.max_length = static_cast<int>(length_),
-                            .lowers = modules.do_lower_case,
-                            .prompts = prompts,
-                            .keep_apart = part == &train_ && embed_.batch_sampler == "no_duplicates"},
-                           pool);
-      put_prompt_lengths(part->samples, prompts, model);
-      if (has_loss(part->columns)) put_targets(*part);
-    }
-  }
-
-  /// The pooling of some models leaves the tokens of prompts out.
-  void put_prompt_lengths(TokenizedDataset& samples, const std::vector<std::string>& prompts,
-                          const AutoModel& model) const {
-    std::vector<int32_t> lengths;
-    for (const std::string& prompt : prompts)
-      lengths.push_back(prompt_tokens(model, prompt, static_cast<int>(length_)));
-    if (std::all_of(lengths.begin(), lengths.end(), [](int32_t length) { return length == 0; })) return;
-    Tensor all{.name = kPromptLength, .width = std::ssize(lengths), .values = {}};
-    std::vector<int32_t> values;
-    for (int64_t i = 0; i < samples.size(); ++i) values.insert(values.end(), lengths.begin(), lengths.end());
-    all.values = std::move(values);
-    samples.tensors.append(all);
-  }
-
-  void put_targets(EmbedPart& part) const {
-    TensorList& tensors = part.samples.tensors;
-    const std::vector<double>& targets = part.columns.targets;
-    if (loss_.kind == SimilarityLoss::Kind::kCoSent)
-      tensors.ints("ranks") = ranks_of_values(targets);
-    else if (!part.columns.target_name.empty())
-      tensors.floats("labels") = {targets.begin(), targets.end()};
-    else
-      tensors.ints(kTextsOfSample)
-          .assign(part.columns.size(), static_cast<int32_t>(part.columns.texts.size()));
+    for (EmbedPart* part : {&train_, &eval_, &test_})
+      if (part->columns.size() > 0) lathe::make_samples(*part, embed_, loss_, model, part == &train_, pool);
   }
 
   Findings findings(Vectors vectors) const {

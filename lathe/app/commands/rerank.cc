@@ -2,38 +2,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "lathe/app/commands/data_block.h"
 #include "lathe/app/commands/script_run.h"
 #include "lathe/data/hub_data.h"
-#include "lathe/data/retrieval/pair_metrics.h"
 #include "lathe/data/retrieval/pair_table.h"
-#include "lathe/data/retrieval/ranking_metrics.h"
-#include "lathe/models/sentence/sentence_folder.h"
 #include "lathe/report/label_findings.h"
 #include "lathe/text/text.h"
+#include "lathe/train/sentence/pair_task.h"
 
 namespace lathe {
 namespace {
-
-constexpr const char* kBce = "BinaryCrossEntropyLoss";
-constexpr const char* kMse = "MSELoss";
-constexpr const char* kCe = "CrossEntropyLoss";
 
 /// Pairs of one split.
 struct PairPart {
   TextDataset texts;
   TokenizedDataset samples;
-  std::vector<double> labels;
-  std::vector<QueryGroup> groups;  ///< of queries with several documents
-  bool binary = false;             ///< each label is 0 or 1
+  PairEvaluation evaluation;
 };
-
-/// Classes that the labels name, from 0.
-int64_t classes_of(const std::vector<double>& labels) {
-  return labels.empty() ? 0 : static_cast<int64_t>(*std::ranges::max_element(labels)) + 1;
-}
 
 class Rerank {
  public:
@@ -48,18 +34,21 @@ class Rerank {
     Backend& backend = run_.open_device();
     const HubSettings hub = run_.hub(rerank_.token);
     const ModelFolders folders = fetch_folders(rerank_, hub);
-    choose_loss(read_config(real_file_system(), folders));
+    task_ = PairTask(rerank_.loss, read_config(real_file_system(), folders));
     read_data(hub);
-    run_.check_metric(metric_names());
+    std::vector<std::string> metrics = eval_.evaluation.metric_names();
+    metrics.insert(metrics.begin(), "loss");
+    run_.check_metric(metrics);
     if (training_.do_train) run_.learns_from(text_columns_, true);
-    AutoModel model = load_model(folders, head(), rerank_, rerank_.model_name_or_path);
+    AutoModel model =
+        load_model(folders, task_.head(rerank_.ignore_mismatched_sizes), rerank_, rerank_.model_name_or_path);
     check_padding(model, "a cross-encoder");
-    choose_activation(model, folders.config);
+    model.cross_encoder = task_.settings_of(model, folders.config, rerank_.activation_fn);
     make_samples(model);
     run_.check_ranks(
         {{"validation pairs", summary({&eval_.samples, 1})}, {"test pairs", summary({&test_.samples, 1})}});
     Trainer trainer(backend, model, training_, training_.do_train ? &train_.samples : nullptr,
-                    training_.do_eval ? &eval_.samples : nullptr, hooks());
+                    training_.do_eval ? &eval_.samples : nullptr, hooks(model));
     trainer.pad_to(rerank_.pad_to_max_length ? static_cast<int>(length_) : 0);
     trainer.call(rerank_.model_name_or_path, called());
     if (!training_.do_train || resume_from.empty()) say_load_report(run_, trainer, model);
@@ -75,25 +64,6 @@ class Rerank {
   }
 
  private:
-  bool has_classes() const { return loss_ == kCe; }
-
-  /// And the names of the labels that the model has, if it is a classifier.
-  void choose_loss(const ModelConfig& config) {
-    const auto names = config.json->find("architectures");
-    const std::string its_class = architecture(config, HeadKind::kSequenceClassification);
-    if (names != config.json->end() && names->is_array() &&
-        std::find(names->begin(), names->end(), its_class) != names->end())
-      labels_ = config_labels(config);
-    loss_ = rerank_.loss.value_or(labels_.size() > 1 ? kCe : kBce);
-  }
-
-  HeadOptions head() const {
-    HeadOptions head{pair_score, labels_, rerank_.ignore_mismatched_sizes};
-    if (loss_ == kMse) head.task = pair_value;
-    if (has_classes()) head.task = pair_class;
-    return head;
-  }
-
   SplitFiles find_files(const HubSettings& hub) const {
     SplitFiles files;
     if (rerank_.train_file) files["train"] = {*rerank_.train_file};
@@ -111,37 +81,6 @@ class Rerank {
         wanted, hub);
   }
 
-  /// Of the loss.
-  void check_labels(const PairTable& pairs, int64_t classes) const {
-    for (size_t i = 0; i < pairs.labels.size(); ++i) {
-      const double label = pairs.labels[i];
-      const bool fits = loss_ == kMse || (has_classes() ? label >= 0 && label == std::floor(label) &&
-                                                              label < static_cast<double>(classes)
-                                                        : label >= 0 && label <= 1);
-      if (fits) continue;
-      const std::string found =
-          fmt::format("{}: column '{}': found {}", pairs.place(i), pairs.label_column, label);
-      if (has_classes())
-        fail(ErrorCode::kInvalidData,
-             "{}, expected the number of a class, 0 to {}: mend or leave out the row, or train scores with "
-             "--loss {} (0 to 1) or {}",
-             found, classes - 1, kBce, kMse);
-      fail(ErrorCode::kInvalidData,
-           "{}, expected 0 to 1, as {} takes it: bring the scores to this range, as score / 5 does with 0 to "
-           "5, or give --loss {} (scores of any size) or {} (classes)",
-           found, kBce, kMse, kCe);
-    }
-  }
-
-  void check_class_count(int64_t classes, const std::string& origin) const {
-    if (has_classes() && classes < 2)
-      fail(ErrorCode::kInvalidData,
-           "{}: found the class 0 in every row, expected two classes or more: add pairs of the others, or "
-           "give "
-           "--loss {}",
-           origin, kBce);
-  }
-
   PairPart read(const std::vector<std::string>& paths, const char* what, const std::optional<int64_t>& limit,
                 bool labels_needed = true) {
     const std::vector<std::string> names = split_at_commas(rerank_.text_column_names.value_or(""));
@@ -153,41 +92,20 @@ class Rerank {
                     pairs.second_column,
                     pairs.label_column.empty() ? "" : fmt::format(", labels in '{}'", pairs.label_column)));
     if (limit) pairs.truncate(static_cast<size_t>(*limit));
-    if (has_classes() && training_.do_train && labels_needed && text_columns_.empty()) {
-      // Of the training data, which come first.
-      const int64_t classes = std::max<int64_t>(classes_of(pairs.labels), std::ssize(labels_));
-      check_class_count(classes, pairs.origin);
-      for (int64_t i = std::ssize(labels_); i < std::max<int64_t>(classes, 0); ++i)
-        labels_.push_back(fmt::format("LABEL_{}", i));
-    }
-    if (!has_classes() && labels_.size() != 1) labels_ = {"LABEL_0"};
-    check_labels(pairs, std::ssize(labels_));
+    // Of the training data, which come first.
+    if (training_.do_train && labels_needed && text_columns_.empty()) task_.learn_classes(pairs);
+    task_.check_labels(pairs);
     if (text_columns_.empty()) text_columns_ = {pairs.first_column, pairs.second_column};
     return part_of(std::move(pairs), what);
   }
 
   PairPart part_of(PairTable pairs, const char* what) {
-    PairPart part{.texts = {.origin = pairs.origin, .first = {}},
-                  .samples = {},
-                  .labels = pairs.labels,
-                  .groups = {},
-                  .binary = !has_classes() && pairs.has_binary_labels()};
-    if (part.binary) {
-      part.groups = groups_by_query(pairs);
+    PairPart part{.texts = {}, .samples = {}, .evaluation = PairEvaluation(pairs, task_)};
+    if (part.evaluation.binary) {
       say_of_one_label(pairs, what);
-      if (what != std::string_view("training")) say_of_queries(pairs, part.groups, what);
+      if (what != std::string_view("training")) say_of_queries(pairs, part.evaluation.groups, what);
     }
-    TextDataset& texts = part.texts;
-    texts.columns.texts = {pairs.first_column, pairs.second_column};
-    texts.label_set.kind = has_classes() ? LabelKind::kClasses : LabelKind::kRegression;
-    if (has_classes()) texts.label_set.names = labels_;
-    texts.labelled = !pairs.labels.empty();
-    if (has_classes())
-      texts.labels.assign(pairs.labels.begin(), pairs.labels.end());
-    else
-      texts.targets.assign(pairs.labels.begin(), pairs.labels.end());
-    texts.first = std::move(pairs.first);
-    texts.second = std::move(pairs.second);
+    part.texts = texts_of(std::move(pairs), task_);
     return part;
   }
 
@@ -222,35 +140,6 @@ class Rerank {
     if (training_.do_predict) test_ = read(files["test"], "test", rerank_.max_predict_samples, false);
   }
 
-  std::vector<std::string> metric_names() const {
-    std::vector<std::string> names = {"loss"};
-    const auto add = [&](const std::vector<std::string>& more) {
-      names.insert(names.end(), more.begin(), more.end());
-    };
-    if (has_classes()) {
-      add({"f1_macro", "f1_micro", "f1_weighted"});
-    } else if (eval_.binary) {
-      add({"accuracy", "accuracy_threshold", "f1", "f1_threshold", "precision", "recall",
-           "average_precision"});
-    } else {
-      add({"pearson", "spearman"});
-    }
-    if (!eval_.groups.empty()) add({"map", "mrr@10", "ndcg@10"});
-    return names;
-  }
-
-  /// What the folder says of the scores.
-  void choose_activation(AutoModel& model, const std::string& folder) {
-    FileSystem& fs = real_file_system();
-    CrossEncoderFolder settings{
-        .activation = loss_ == kBce ? "Sigmoid" : "Identity", .prompts = {}, .default_prompt_name = {}};
-    if (!folder.empty() && is_cross_encoder_folder(fs, folder))
-      settings = read_cross_encoder_folder(fs, folder, std::ssize(model.labels));
-    if (rerank_.activation_fn) settings.activation = *rerank_.activation_fn;
-    sigmoid_ = settings.activation == "Sigmoid";
-    model.cross_encoder = std::make_shared<const CrossEncoderFolder>(std::move(settings));
-  }
-
   void make_samples(const AutoModel& model) {
     length_ = rerank_.max_seq_length.value_or(longest_text(model));
     run_.bound_length(length_, model);
@@ -263,9 +152,9 @@ class Rerank {
   /// Labels of 0 and 1 are counted, as those of classes are.
   static TextDataset as_counted(const PairPart& part) {
     TextDataset texts = part.texts;
-    if (!part.binary) return texts;
+    if (!part.evaluation.binary) return texts;
     texts.label_set = {.kind = LabelKind::kClasses, .names = {"0", "1"}};
-    texts.labels.assign(part.labels.begin(), part.labels.end());
+    texts.labels.assign(part.evaluation.labels.begin(), part.evaluation.labels.end());
     return texts;
   }
 
@@ -273,43 +162,19 @@ class Rerank {
     if (!training_.do_train) return;
     Texts all{.task = nullptr, .labels = {}, .train = as_counted(train_), .validation = {}, .test = {}};
     if (training_.do_eval) all.validation.push_back(as_counted(eval_));
-    say_data(run_, all, train_.samples, has_classes());
+    say_data(run_, all, train_.samples, task_.has_classes());
   }
 
-  TrainerHooks hooks() {
+  TrainerHooks hooks(const AutoModel& model) {
     TrainerHooks hooks = run_.hooks();
-    hooks.compute_metrics = [&](const TokenizedDataset& data, const Predictions& p) {
+    hooks.compute_metrics = [this, &model](const TokenizedDataset& data, const Predictions& p) {
       const PairPart& part = &data == &test_.samples ? test_ : eval_;
       Predictions scores = p;
-      if (sigmoid_ && !has_classes())
-        for (float& x : scores.logits) x = 1 / (1 + std::exp(-x));
+      scores.logits = pair_scores(model, p.logits);
       if (&part == &eval_ && run_.wants_findings()) run_.show(findings(data, scores));
-      return metrics(part, scores);
+      return part.evaluation.metrics(scores.logits);
     };
     return hooks;
-  }
-
-  /// As the evaluators of CrossEncoder name them.
-  MetricValues metrics(const PairPart& part, const Predictions& scores) const {
-    if (has_classes()) return pair_class_metrics(scores.logits, part.texts.labels);
-    MetricValues values;
-    if (part.binary) {
-      const std::vector<int32_t> labels(part.labels.begin(), part.labels.end());
-      values = pair_score_metrics(scores.logits, labels);
-    } else if (part.labels.size() > 1) {
-      values = pair_correlation_metrics(scores.logits, part.labels);
-    }
-    if (part.groups.empty()) return values;
-    std::vector<RankedList> lists;
-    for (const QueryGroup& group : part.groups) {
-      RankedList& list = lists.emplace_back();
-      for (const size_t pair : group.pairs) {
-        list.relevant.push_back(part.labels[pair] > 0);
-        list.scores.push_back(scores.logits[pair]);
-      }
-    }
-    for (auto& value : reranking_metrics(lists)) values.push_back(std::move(value));
-    return values;
   }
 
   Findings findings(const TokenizedDataset& data, const Predictions& scores) const {
@@ -332,12 +197,13 @@ class Rerank {
     metrics["predict_samples"] = test_.samples.size();
     run_.report("predict", metrics, metrics);
     std::string content = "index\tprediction\n";
-    const std::vector<int32_t> classes = has_classes() ? best_classes(p) : std::vector<int32_t>{};
+    const std::vector<int32_t> classes = task_.has_classes() ? best_classes(p) : std::vector<int32_t>{};
+    const std::vector<float> scores = pair_scores(trainer.auto_model(), p.logits);
     for (size_t i = 0; i < test_.texts.size(); ++i) {
-      if (has_classes())
+      if (task_.has_classes())
         content += fmt::format("{}\t{}\n", i, classes[i]);
       else
-        content += fmt::format("{}\t{}\n", i, sigmoid_ ? 1 / (1 + std::exp(-p.logits[i])) : p.logits[i]);
+        content += fmt::format("{}\t{}\n", i, scores[i]);
     }
     run_.write_predictions("predict_results.txt", content);
   }
@@ -347,15 +213,15 @@ class Rerank {
     if (!training_.do_train) return "";
     return fmt::format(
         "{}, texts in '{}', {}, {} tokens at most{}", train_.texts.origin,
-        fmt::join(text_columns_, "' and '"), loss_, length_,
+        fmt::join(text_columns_, "' and '"), task_.loss(), length_,
         rerank_.max_train_samples ? fmt::format(", the first {} rows", *rerank_.max_train_samples) : "");
   }
 
   /// As CrossEncoder's card has them.
   CardFacts card_facts() const {
     CardFacts facts{.base_model = rerank_.model_name_or_path,
-                    .task = has_classes() ? "text-classification" : "text-ranking",
-                    .task_name = has_classes() ? "Text Classification" : "Text Ranking",
+                    .task = task_.has_classes() ? "text-classification" : "text-ranking",
+                    .task_name = task_.has_classes() ? "Text Classification" : "Text Ranking",
                     .language = {},
                     .dataset = rerank_.dataset_name.value_or(""),
                     .dataset_tag = rerank_.dataset_name.value_or(""),
@@ -363,19 +229,17 @@ class Rerank {
     facts.library = "sentence-transformers";
     facts.pipeline_tag = facts.task;
     facts.tags = {"sentence-transformers", "cross-encoder"};
-    if (!has_classes()) facts.tags.emplace_back("reranker");
+    if (!task_.has_classes()) facts.tags.emplace_back("reranker");
     facts.tags.push_back(fmt::format("dataset_size:{}", train_.samples.size()));
-    facts.tags.push_back("loss:" + loss_);
+    facts.tags.push_back("loss:" + task_.loss());
     return facts;
   }
 
   RerankArguments& rerank_;
   TrainingArguments& training_;
   ScriptRun run_;
-  std::string loss_;
-  std::vector<std::string> labels_;        ///< names, of the model
+  PairTask task_;
   std::vector<std::string> text_columns_;  ///< of the first data that are read
-  bool sigmoid_ = false;
   PairPart train_, eval_, test_;
   int64_t length_ = 0;  ///< of a pair at most, in tokens
 };

@@ -353,12 +353,4 @@ Texts read_texts(TextScript script, const GlueArguments& glue, const TrainingArg
   return texts;
 }
 
-void check_padding(const AutoModel& model, const char* it) {
-  if (model.tokenizer->pads_left() && !model.config.modern.mean_pooling)  // its mean leaves padding out
-    fail(ErrorCode::kUnsupported,
-         "tokenizer_config.json: padding_side: found left, with which {} classifies by the padding in front "
-         "of a text; Lathe needs right, which is the default",
-         it);
-}
-
 }  // namespace lathe

@@ -23,10 +23,6 @@ struct Texts {
 /// Where the texts of a data set are: its files and columns.
 std::string where(const TextDataset& data);
 
-/// Of a model that classifies texts; it: what messages call it.  Errors: kUnsupported where the padding comes
-/// before the first token, which the scores are made of.
-void check_padding(const AutoModel& model, const char* it);
-
 /// Reads what the run needs, own files or a data set of the Hub, and says what it took: files, columns, empty
 /// texts, rows without a label.  The order of the labels is that of the model, where it knows the same names.
 /// Rows are shuffled and limited as the arguments say.  Errors: those of reading; kInvalidData, with its

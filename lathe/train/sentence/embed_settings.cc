@@ -1,4 +1,4 @@
-#include "lathe/app/commands/embed_settings.h"
+#include "lathe/train/sentence/embed_settings.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +9,7 @@
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
 #include "lathe/models/model_config.h"
+#include "lathe/text/python_format.h"
 #include "lathe/text/text.h"
 
 namespace lathe {
@@ -121,9 +122,7 @@ std::vector<PoolingMode> modes_of(const std::string& text) {
   return modes;
 }
 
-}  // namespace
-
-TextColumnRules column_rules(const EmbedArguments& args) {
+TextColumnRules rules_of_loss(const EmbedArguments& args) {
   TextColumnRules rules;
   if (args.text_column_names) rules.text_names = parts_of(*args.text_column_names);
   rules.target_name = args.label_column_name;
@@ -134,6 +133,19 @@ TextColumnRules column_rules(const EmbedArguments& args) {
   if (kind == LossKind::kCosineSimilarity) rules.range = {-1, 1};
   if (kind == LossKind::kContrastive) rules.range = {0, 1};
   return rules;
+}
+
+}  // namespace
+
+TextColumnRules column_rules(const EmbedArguments& args, const Table& table, bool learns) {
+  const TextColumnRules rules = rules_of_loss(args);
+  if (learns) return rules;
+  const auto lacks = [&](const std::string& name) { return table.find(name) == nullptr; };
+  TextColumnRules any;
+  if (std::none_of(rules.text_names.begin(), rules.text_names.end(), lacks))
+    any.text_names = rules.text_names;
+  if (rules.target_name && !lacks(*rules.target_name)) any.target_name = rules.target_name;
+  return any;
 }
 
 SimilarityLoss loss_of(const EmbedArguments& args, const TextColumns& columns) {

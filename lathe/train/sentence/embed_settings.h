@@ -16,8 +16,9 @@ SimilarityLoss loss_of(const EmbedArguments& args, const TextColumns& columns);
 /// Errors: kInvalidData, naming file and columns, for data that the loss does not fit.
 void check_columns(const SimilarityLoss& loss, const TextColumns& columns);
 
-/// What a loss asks of the columns of the data that it learns from.
-TextColumnRules column_rules(const EmbedArguments& args);
+/// What a loss asks of the columns of the data that it learns from.  Data that are only evaluated (not
+/// `learns`) may have other columns than those that it reads.
+TextColumnRules column_rules(const EmbedArguments& args, const Table& table, bool learns);
 
 /// Puts the modules of sentence-transformers into `folders`: those of the model's folder, or for an encoder
 /// without any the pooling of --pooling_mode.  Errors: as read_sentence_folder; kUsage for an unknown pooling
