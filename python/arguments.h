@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lathe/core/error.h"
 #include "lathe/settings/argument_parser.h"
 #include "lathe/text/python_format.h"
 

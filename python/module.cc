@@ -1,342 +1,28 @@
-// lathe._lathe: what the Python package stands on.  Texts and rows come flat, as numpy arrays; the GIL is
-// released while anything is tokenised, trained or predicted.
+// lathe._lathe: what the Python package stands on.  Texts and rows come flat, as numpy arrays, or as lines of
+// JSON; the GIL is released while anything is tokenised, trained or predicted.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <mutex>
-
-#include "lathe/api/hf.h"
 #include "lathe/core/version.h"
-#include "lathe/data/parallel_parts.h"
-#include "lathe/io/hub/hub.h"
-#include "lathe/io/json_file.h"
-#include "lathe/report/label_findings.h"
-#include "lathe/report/push_to_hub.h"
-#include "lathe/report/tracked_run.h"
-#include "lathe/settings/argument_parser.h"
-#include "lathe/text/python_format.h"
-#include "lathe/train/checkpoint_folder.h"
-#include "lathe/train/log_format.h"
 #include "python/arguments.h"
+#include "python/dataset.h"
 #include "python/exceptions.h"
+#include "python/metrics.h"
+#include "python/model.h"
+#include "python/run.h"
 #include "python/sentence.h"
+#include "python/text_training.h"
 
 namespace nb = nanobind;
 
 namespace lathe {
 namespace {
-
-template <typename T>
-using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <typename T>
-using Numpy = nb::ndarray<nb::numpy, T>;
-
-template <typename T>
-std::vector<T> values_of(const Array<T>& array) {
-  return {array.data(), array.data() + array.size()};
-}
-
-/// An array that owns the values.  columns: 0 for one dimension.
-template <typename T>
-Numpy<T> to_numpy(std::vector<T> values, size_t columns = 0) {
-  auto* kept = new std::vector<T>(std::move(values));
-  const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  if (columns == 0) return Numpy<T>(kept->data(), {kept->size()}, owner);
-  return Numpy<T>(kept->data(), {kept->size() / columns, columns}, owner);
-}
-
-std::string fetched(const std::string& name, const std::string& revision, const std::string& cache_dir,
-                    const ModelNeed& need) {
-  HubSettings hub = hub_settings();
-  hub.should_stop = stop_is_wanted;
-  return fetch_model(real_file_system(), name, revision, cache_dir, need, hub);
-}
-
-/// What `labels` mean, and how many of them there are.
-struct Model {
-  Model(const std::string& name, const std::string& problem, const std::vector<std::string>& labels,
-        bool ignore_mismatched_sizes, const std::string& revision, const std::string& cache_dir) {
-    const std::string folder = fetched(name, revision, cache_dir, {true, true});
-    HeadOptions head{single_label, labels, ignore_mismatched_sizes};
-    const ModelConfig config = read_model_config(real_file_system(), folder);
-    const bool config_says = !value_or<std::string>(*config.json, "problem_type", "", config.file).empty();
-    if (problem.empty() && (labels.empty() || config_says)) head.task = classification_task(config);
-    if (problem.empty() && !config_says && labels.size() == 1) head.task = regression;
-    if (problem == "regression") head.task = regression;
-    if (problem == "multi_label_classification") head.task = multi_label;
-    if (problem == "regression" && labels.empty()) head.labels = {"LABEL_0"};
-    if (head.task == regression && labels.size() > 1)
-      fail(ErrorCode::kUnsupported, "regression: found {} labels, expected one value per text",
-           labels.size());
-    model = from_pretrained(real_file_system(), folder, head);
-  }
-  std::string problem() const { return model.model->task().problem_type(); }
-
-  AutoModel model;
-};
-
-/// Rows of tokens, flat; labels: int32 [rows], or float32 [rows · columns].
-struct Dataset {
-  Dataset(const Array<int32_t>& ids, const Array<uint8_t>& type_ids, const Array<int64_t>& begins,
-          const std::optional<Array<int32_t>>& classes, const std::optional<Array<float>>& targets,
-          int columns) {
-    if (type_ids.size() != ids.size() || begins.size() == 0 ||
-        begins.data()[begins.size() - 1] != static_cast<int64_t>(ids.size()))
-      fail(ErrorCode::kInvalidData, "rows: found {} type ids and {} ids, expected one for each",
-           type_ids.size(), ids.size());
-    data.input_ids = values_of(ids);
-    data.type_ids = values_of(type_ids);
-    data.begins = values_of(begins);
-    if (classes) data.tensors.ints("labels") = values_of(*classes);
-    if (targets && targets->size() > 0) data.tensors.floats("labels", columns) = values_of(*targets);
-  }
-  TokenizedDataset data;
-};
-
-using Encoded = std::tuple<Numpy<int32_t>, Numpy<uint8_t>, Numpy<int64_t>>;
-
-/// A strategy by its name in transformers.
-Truncation truncation_of(const std::string& name) {
-  if (name == "longest_first") return Truncation::kLongestFirst;
-  if (name == "only_first") return Truncation::kOnlyFirst;
-  if (name == "only_second") return Truncation::kOnlySecond;
-  return Truncation::kNone;
-}
-
-/// ids, type ids and the beginnings of rows, of texts or pairs.
-Encoded encode(const Tokenizer& tokenizer, const std::vector<std::string>& first,
-               const std::vector<std::string>& second, int max_length, const std::string& truncation) {
-  TokenizedDataset tokens;
-  {
-    const nb::gil_scoped_release released;
-    const EncodeOptions options{.max_length = max_length, .truncation = truncation_of(truncation)};
-    ThreadPool pool;
-    tokens.append(
-        parallel_parts<TokenizedDataset>(pool, static_cast<long>(first.size()), [&](long begin, long end) {
-          TokenizedDataset part;
-          for (long i = begin; i < end; ++i)
-            part.append(second.empty() ? tokenizer.encode(first[i], options)
-                                       : tokenizer.encode_pair(first[i], second[i], options),
-                        tokenizer);
-          return part;
-        }));
-  }
-  return {to_numpy(std::move(tokens.input_ids)), to_numpy(std::move(tokens.type_ids)),
-          to_numpy(std::move(tokens.begins))};
-}
-
-AutoModel twin_with(const AutoModel& model, const Tokenizer* tokenizer) {
-  AutoModel twin = twin_of(model);
-  if (tokenizer != nullptr) twin.tokenizer = *tokenizer;
-  return twin;
-}
-
-/// What a run calls in Python.
-class Callbacks {
- protected:
-  enum CallbackOf { kMetrics, kLog, kMessage };
-
-  Callbacks(nb::object compute_metrics, nb::object on_log, nb::object message)
-      : callbacks_{std::move(compute_metrics), std::move(on_log), std::move(message)} {}
-
-  /// Calls a callback with a line for the user.  A Ctrl-C that reaches Python meanwhile is kept for the next
-  /// question whether to stop.
-  template <typename... Line>
-  void tell(CallbackOf of, const Line&... line) {
-    const nb::gil_scoped_acquire gil;
-    try {
-      callbacks_[of](line...);
-    } catch (const nb::python_error& error) {
-      if (!error.matches(PyExc_KeyboardInterrupt)) throw;
-      interrupted_ = true;
-    }
-  }
-
-  std::atomic<bool> interrupted_ = false;
-  std::array<nb::object, 3> callbacks_;  // by CallbackOf
-  const LogSink say_ = [this](LogLevel level, const std::string& text) {
-    tell(kMessage, level >= LogLevel::kWarning, text);
-  };
-};
-
-/// A trainer on the device that its arguments name, of a model of its own, with another tokenizer where one
-/// is given.  compute_metrics: (logits [rows, columns]) → dict of floats; on_log: takes a line of the log;
-/// message: (warning?, text).
-class Run : private Callbacks, private hf::Prepared {
- public:
-  Run(const Model& model, const Tokenizer* tokenizer, const Arguments& arguments, const Dataset* train,
-      const Dataset* eval, nb::object compute_metrics, nb::object on_log, nb::object message)
-      : Callbacks(std::move(compute_metrics), std::move(on_log), std::move(message)),
-        Prepared(arguments.values,
-                 [this, known = arguments.notices](const std::string& notice) {
-                   if (std::find(known.begin(), known.end(), notice) == known.end())
-                     say_(LogLevel::kWarning, notice);
-                 }),
-        train_(train == nullptr ? nullptr : &train->data),
-        model_(twin_with(model.model, tokenizer)),
-        trainer_(*device, model_, args, train_, eval == nullptr ? nullptr : &eval->data, hooks()),
-        tracked_(real_file_system(), facts()) {}
-
-  /// tp_traverse and tp_clear: a callback may refer to what holds the trainer.
-  static int traverse(PyObject* self, visitproc visit, void* arg) {
-    Py_VISIT(Py_TYPE(self));
-    if (!nb::inst_ready(self)) return 0;
-    for (const nb::object& callback : nb::inst_ptr<Run>(self)->callbacks_) Py_VISIT(callback.ptr());
-    return 0;
-  }
-  static int clear(PyObject* self) {
-    for (nb::object& callback : nb::inst_ptr<Run>(self)->callbacks_) callback = nb::none();
-    return 0;
-  }
-
-  std::string train(const std::string& resume) {
-    const Turn turn = wait_for_turn();
-    FolderLock lock;
-    hold_output_dir(lock);
-    const CheckpointFolder checkpoints(real_file_system(), args,
-                                       [this](const std::string& text) { say_(LogLevel::kWarning, text); });
-    const std::string from = resume == "true" ? checkpoints.wanted_to_go_on_from() : resume;
-    if (!from.empty()) trainer_.check(from, resume == "true");
-    tracked_.begin_training(trainer_, *device, 1, say_);
-    TrainOutput output;
-    training_ = true;
-    try {
-      output = trainer_.train(from);
-    } catch (...) {
-      training_ = false;
-      tracked_.finish("interrupted");
-      throw;
-    }
-    training_ = false;
-    tracked_.finish("finished");
-    end_if_asked("the training");
-    const nlohmann::json told = {{"global_step", output.global_step},
-                                 {"training_loss", output.training_loss},
-                                 {"metrics", output.metrics}};
-    return python_json(told, -1);
-  }
-  std::string evaluate(const Dataset& data, const std::string& prefix) {
-    const Turn turn = wait_for_turn();
-    tracked_.begin_evaluation(trainer_, *device, 1, say_);
-    const nlohmann::json metrics = trainer_.evaluate(data.data, prefix);
-    tracked_.finish("finished");
-    end_if_asked("the evaluation");
-    return python_json(metrics, -1);
-  }
-  Predictions predict(const Dataset& data) {
-    const Turn turn = wait_for_turn();
-    Predictions predictions = trainer_.predict(data.data);
-    end_if_asked("the prediction");
-    return predictions;
-  }
-  void save_model(const std::string& folder) {
-    const Turn turn = wait_for_turn();
-    trainer_.save_model(folder.empty() ? args.output_dir.value_or("") : folder);
-  }
-  std::string push_to_hub(const std::string& message) {
-    save_model("");
-    HubSettings hub = hub_settings();
-    if (args.hub_token) hub.token = hub_token(*args.hub_token);
-    hub.should_stop = stop_is_wanted;
-    return lathe::push_to_hub(real_file_system(), args, make_repository(args, hub), message, hub);
-  }
-  void save_state() {
-    const Turn turn = wait_for_turn();
-    trainer_.save_state();
-  }
-  std::string state() const {
-    const Turn turn = wait_for_turn();
-    return to_json_text(trainer_.state());
-  }
-  bool all_weights_are_there() const { return trainer_.load_report().missing.empty(); }
-
- private:
-  /// One thread at a time has the trainer; a callback of it is of that thread.  Without the GIL, which
-  /// callbacks need.  Ctrl-C ends the wait: a training is long, and another thread does not notice it.
-  using Turn = std::unique_lock<std::recursive_timed_mutex>;
-  Turn wait_for_turn() const {
-    Turn turn(mutex_, std::defer_lock);
-    while (!turn.try_lock_for(std::chrono::milliseconds(50)))
-      if (stop_is_wanted()) fail(ErrorCode::kInterrupted, "stopped: another thread has this trainer");
-    return turn;
-  }
-
-  /// Of a Ctrl-C that nobody was left to ask about.  Errors: kInterrupted.
-  void end_if_asked(const char* what) {
-    if (interrupted_.exchange(false)) fail(ErrorCode::kInterrupted, "stopped after {}, which is whole", what);
-  }
-
-  RunFacts facts() {
-    const nb::object words = nb::module_::import_("sys").attr("orig_argv");
-    return {.words = without_secrets(bind(args), nb::cast<std::vector<std::string>>(words)),
-            .settings = to_json(bind(args))};
-  }
-
-  /// What an evaluation found; a sample's text is what its tokens say.
-  void show_findings(const TokenizedDataset& data, const Predictions& p) {
-    const LabelKind kind = trainer_.model().task().label_kind().value_or(LabelKind::kClasses);
-    const AutoModel& model = trainer_.auto_model();
-    const auto begin = [&](size_t i) { return data.input_ids.data() + data.begins[i]; };
-    tracked_.show(label_findings(
-        {kind, model.labels}, "what evaluate() was given", data, p,
-        [&](size_t i) {
-          return model.tokenizer->decode({begin(i), begin(i + 1)});
-        },
-        train_));
-  }
-
-  /// What compute_metrics gives.  A Ctrl-C that reaches it in a training is kept, too; it is asked once more,
-  /// as the choice of the best checkpoint may need its values.
-  MetricValues metrics(const Predictions& p) {
-    const nb::gil_scoped_acquire gil;
-    const auto ask = [&] {
-      return nb::cast<nb::dict>(callbacks_[kMetrics](to_numpy(p.logits, static_cast<size_t>(p.columns))));
-    };
-    std::optional<nb::dict> found;
-    try {
-      found = ask();
-    } catch (const nb::python_error& error) {
-      if (!training_ || !error.matches(PyExc_KeyboardInterrupt)) throw;
-      interrupted_ = true;
-    }
-    if (!found) found = ask();
-    MetricValues values;
-    for (const auto& [name, value] : *found)
-      values.emplace_back(nb::cast<std::string>(name), nb::cast<double>(value));
-    return values;
-  }
-
-  TrainerHooks hooks() {
-    TrainerHooks hooks;
-    const bool has_metrics = !callbacks_[kMetrics].is_none(), finds = reports_to(args, "html");
-    if (has_metrics || finds)
-      hooks.compute_metrics = [this, has_metrics, finds](const TokenizedDataset& data, const Predictions& p) {
-        if (finds) show_findings(data, p);
-        return has_metrics ? metrics(p) : MetricValues{};
-      };
-    hooks.on_log = [this](const nlohmann::ordered_json& entry) { tell(kLog, log_line(entry)); };
-    hooks.on_record = [this](const nlohmann::ordered_json& entry) { tracked_.record(entry); };
-    hooks.on_step = [this](int64_t, int64_t, std::optional<double>) { tracked_.step(); };
-    hooks.message = say_;
-    hooks.should_stop = [this] { return interrupted_.exchange(false) || stop_is_wanted(); };
-    return hooks;
-  }
-
-  mutable std::recursive_timed_mutex mutex_;
-  bool training_ = false;
-  const TokenizedDataset* train_;  // null: there is none
-  AutoModel model_;
-  Trainer trainer_;
-  TrackedRun tracked_;
-};
 
 std::tuple<Numpy<float>, std::optional<double>> predict(Run& run, const Dataset& data) {
   Predictions p;
@@ -346,6 +32,20 @@ std::tuple<Numpy<float>, std::optional<double>> predict(Run& run, const Dataset&
   }
   return {to_numpy(std::move(p.logits), static_cast<size_t>(p.columns)),
           p.has_loss ? std::optional(p.loss) : std::nullopt};
+}
+
+using Prompt = std::optional<std::string>;
+
+/// Vectors of texts, [texts, width], of a model or of what a run has trained.
+template <typename Encoder>
+Numpy<float> vectors_of(Encoder& encoder, const std::vector<std::string>& texts, const Prompt& prompt,
+                        const Prompt& prompt_name, std::optional<int64_t> truncate_dim, bool normalize) {
+  std::pair<std::vector<float>, int64_t> vectors;
+  {
+    const nb::gil_scoped_release released;
+    vectors = encoder.encode(texts, prompt, prompt_name, truncate_dim, normalize);
+  }
+  return to_numpy(std::move(vectors.first), static_cast<size_t>(vectors.second));
 }
 
 }  // namespace
@@ -413,21 +113,36 @@ NB_MODULE(_lathe, m) {
              const nb::gil_scoped_release released;
              new (self) SentenceEncoder(fetched(name, revision, cache_dir, {true, true}), device, bf16);
            })
-      .def(
-          "encode",
-          [](SentenceEncoder& self, const std::vector<std::string>& texts,
-             const std::optional<std::string>& prompt, const std::optional<std::string>& name,
-             std::optional<int64_t> dim, bool normalize) {
-            std::pair<std::vector<float>, int64_t> vectors;
-            {
-              const nb::gil_scoped_release released;
-              vectors = self.encode(texts, prompt, name, dim, normalize);
-            }
-            return to_numpy(std::move(vectors.first), static_cast<size_t>(vectors.second));
-          },
-          nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg())
+      .def("encode", &vectors_of<SentenceEncoder>, nb::arg(), nb::arg().none(), nb::arg().none(),
+           nb::arg().none(), nb::arg())
       .def_prop_ro("max_seq_length", &SentenceEncoder::longest)
-      .def_prop_ro("width", &SentenceEncoder::width);
+      .def_prop_ro("width", &SentenceEncoder::width)
+      .def_prop_ro("similarity", &SentenceEncoder::similarity)
+      .def_prop_ro("prompts", &SentenceEncoder::prompts)
+      .def_prop_ro("folder", &SentenceEncoder::folder);
+
+  nb::class_<TextRows>(m, "TextRows")
+      .def("__init__", [](TextRows* self, std::string lines, std::string name) {
+        new (self) TextRows{std::move(lines), std::move(name)};
+      });
+  nb::class_<SentenceTask, Model>(m, "SentenceTask")
+      .def(nb::init<const std::string&, const std::vector<std::string>&, const Arguments&,
+                    const std::optional<TextRows>&, const std::optional<TextRows>&>(),
+           nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), Released())
+      .def_ro("train", &SentenceTask::train)
+      .def_ro("eval", &SentenceTask::eval)
+      .def("dataset", &SentenceTask::dataset, Released());
+  nb::class_<PairModel, Model>(m, "PairModel")
+      .def(nb::init<const std::string&, const std::vector<std::string>&, int, int, const std::string&,
+                    const std::string&>(),
+           Released())
+      .def("dataset", &PairModel::dataset, nb::keep_alive<0, 1>(), Released())
+      .def("scores",
+           [](const PairModel& model, const Array<float>& logits) {
+             return to_numpy(model.scores({logits.data(), logits.size()}));
+           })
+      .def_ro("max_length", &PairModel::length);
+  MetricFunctions::add_to(m);
 
   PyType_Slot collected[] = {{Py_tp_traverse, reinterpret_cast<void*>(&Run::traverse)},
                              {Py_tp_clear, reinterpret_cast<void*>(&Run::clear)},
@@ -440,6 +155,8 @@ NB_MODULE(_lathe, m) {
       .def("train", &Run::train, Released())
       .def("evaluate", &Run::evaluate, Released())
       .def("predict", &predict)
+      .def("encode", &vectors_of<Run>, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(),
+           nb::arg())
       .def("save_model", &Run::save_model, Released())
       .def("push_to_hub", &Run::push_to_hub, Released())
       .def("save_state", &Run::save_state, Released())

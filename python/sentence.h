@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "lathe/backends/register.h"
+#include "lathe/train/sentence/saved_sentence.h"
 #include "lathe/train/sentence/text_encoder.h"
 
 namespace lathe {
@@ -16,6 +18,7 @@ class SentenceEncoder {
  public:
   SentenceEncoder(const std::string& folder, const std::string& device, bool bf16)
       : model_(sentence_model(real_file_system(), folder)),
+        folder_(folder),
         backend_(open_device(device, {})),
         encoder_(*backend_, model_, pool_, {.dtype = bf16 ? DType::bf16 : DType::f32}) {}
 
@@ -31,9 +34,13 @@ class SentenceEncoder {
   }
   int longest() const { return encoder_.longest(); }
   int64_t width() const { return encoder_.width({}); }
+  std::string similarity() const { return modules_of(model_).similarity; }
+  std::map<std::string, std::string> prompts() const { return modules_of(model_).prompts; }
+  const std::string& folder() const { return folder_; }
 
  private:
   AutoModel model_;
+  std::string folder_;
   ThreadPool pool_;
   std::unique_ptr<Backend> backend_;
   TextEncoder encoder_;

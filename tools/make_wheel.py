@@ -88,7 +88,8 @@ def main(build, dist):
     parts = sorted((build / "python" / "lib").glob("liblathe_parquet.*"))
     tag = f"cp{python}-cp{python}-{platform_tag([module, program, *parts])}"
     info = f"lathe-{version}.dist-info"
-    entries = {f"lathe/{file.name}": (file.read_bytes(), 0o644) for file in (ROOT / "python" / "lathe").glob("*.py")}
+    python = ROOT / "python"
+    entries = {file.relative_to(python).as_posix(): (file.read_bytes(), 0o644) for file in (python / "lathe").rglob("*.py")}
     entries[f"lathe/{module.name}"] = (stripped(module), 0o755)
     entries[f"lathe-{version}.data/scripts/lathe"] = (stripped(program), 0o755)
     for part in parts:

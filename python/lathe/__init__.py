@@ -9,8 +9,12 @@ from ._lathe import version as __version__
 from .data import BatchEncoding, DataCollatorWithPadding
 from .models import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 from .sentence import SentenceTransformer
+from .sentence_trainer import BatchSamplers, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from .trainer import (EvalPrediction, PredictionOutput, Trainer, TrainerState, TrainingArguments, TrainOutput)
+from . import evaluation, losses  # after what they stand on
+from .cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
 
-__all__ = ["AutoModelForSequenceClassification", "AutoTokenizer", "BatchEncoding", "DataCollatorWithPadding",
-           "EvalPrediction", "PredictionOutput", "SentenceTransformer", "Trainer", "TrainerState", "TrainingArguments", "TrainOutput",
-           "__version__", "pipeline"]
+__all__ = ["AutoModelForSequenceClassification", "AutoTokenizer", "BatchEncoding", "BatchSamplers", "CrossEncoder",
+           "CrossEncoderTrainer", "CrossEncoderTrainingArguments", "DataCollatorWithPadding", "EvalPrediction",
+           "PredictionOutput", "SentenceTransformer", "SentenceTransformerTrainer", "SentenceTransformerTrainingArguments",
+           "Trainer", "TrainerState", "TrainingArguments", "TrainOutput", "__version__", "evaluation", "losses", "pipeline"]

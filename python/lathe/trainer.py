@@ -57,14 +57,14 @@ class TrainingArguments:
         words = [word for name, value in settings.items() if value is not None for word in word_of(name, value)]
         native = _lathe.Arguments(words)
         for notice in native.notices:
-            warnings.warn(notice, stacklevel=2)
+            warnings.warn(notice, stacklevel=2 if type(self) is TrainingArguments else 3)
         self.__dict__.update(json.loads(native.json()), _native=native)
 
     def __setattr__(self, name, value):
         raise AttributeError(f"TrainingArguments do not change: give {name}={value!r} when you make them")
 
     def to_dict(self):
-        return {name: value for name, value in self.__dict__.items() if name != "_native"}
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
 
 # Other arguments of transformers' Trainer, and what replaces them here.
@@ -73,15 +73,8 @@ NOT_THERE = {"callbacks": "early stopping is TrainingArguments(early_stopping_pa
              "optimizer_cls_and_kwargs": "optim and optim_args of TrainingArguments choose it",
              "model_init": "give model, from which every Trainer starts anew",
              "compute_loss_func": "the loss is that of the model's problem_type",
-             "preprocess_logits_for_metrics": "compute_metrics gets all logits"}
-
-
-def refuse_what_is_not_there(settings):
-    for name, value in settings.items():
-        if name not in NOT_THERE:
-            raise TypeError(f"Trainer: unexpected argument {name!r}")
-        if any(part is not None for part in (value if isinstance(value, (list, tuple)) else [value])):
-            raise NotImplementedError(f"Trainer: {name} is not there: {NOT_THERE[name]}")
+             "preprocess_logits_for_metrics": "compute_metrics gets all logits",
+             "data_collator": "batches are packed, and each loss has its own form of them"}
 
 
 def show(line):
@@ -93,31 +86,31 @@ def say(is_warning, text):
         print(f"lathe: {text}", file=sys.stderr, flush=True)
 
 
-class Trainer:
-    """Fine-tunes as transformers' Trainer does, natively; other Python threads run meanwhile.  Ctrl-C writes a checkpoint and
-    raises KeyboardInterrupt.  Every Trainer starts from the weights of the model's folder.  What it is made with is taken
-    then, and does not change."""
+class NativeTrainer:
+    """What trainers of all kinds share.  Ctrl-C writes a checkpoint and raises KeyboardInterrupt.  Other Python threads run
+    meanwhile.  What a trainer is made with is taken then, and does not change."""
 
     model = property(lambda self: self._model)
     args = property(lambda self: self._args)
     train_dataset = property(lambda self: self._train_rows)
     eval_dataset = property(lambda self: self._eval_rows)
-    compute_metrics = property(lambda self: self._metrics.function)
 
-    def __init__(self, model, args=None, data_collator=None, train_dataset=None, eval_dataset=None,
-                 processing_class=None, compute_metrics=None, tokenizer=None, **others):
-        refuse_what_is_not_there(others)
-        self._model = model
-        self._args = args or TrainingArguments()
-        self._train_rows = train_dataset
-        self._eval_rows = eval_dataset
-        self._metrics = Metrics(compute_metrics)
-        self._train = None if train_dataset is None else to_dataset(train_dataset, model)
-        self._eval = None if eval_dataset is None else to_dataset(eval_dataset, model)
+    def _refuse(self, settings):
+        for name, value in settings.items():
+            if name not in NOT_THERE:
+                raise TypeError(f"{type(self).__name__}: unexpected argument {name!r}")
+            if any(part is not None for part in (value if isinstance(value, (list, tuple)) else [value])):
+                raise NotImplementedError(f"{type(self).__name__}: {name} is not there: {NOT_THERE[name]}")
+
+    def _begin(self, model, tokenizer, args, train, evaluated, metrics):
+        """model, tokenizer, train, evaluated: native; metrics: called with logits."""
+        self._train, self._eval = train, evaluated
         self._made_in = os.getpid()
-        tokenizer = processing_class or tokenizer
-        self._native = _lathe.Run(model._native, tokenizer._native if tokenizer else None, self.args._native, self._train,
-                                  self._eval, self._metrics if compute_metrics else None, show, say)
+        self._native = _lathe.Run(model, tokenizer, args._native, train, evaluated, metrics, show, say)
+
+    def _labelled(self, rows):
+        """While it lasts, these rows are evaluated."""
+        return contextlib.nullcontext()
 
     @property
     def _run(self):
@@ -129,28 +122,17 @@ class Trainer:
     def train(self, resume_from_checkpoint=None):
         """resume_from_checkpoint: a checkpoint's folder, or True for the newest in output_dir."""
         resume = "true" if resume_from_checkpoint is True else str(resume_from_checkpoint or "")
-        with self._metrics.of_rows(self.eval_dataset):
+        with self._labelled(self.eval_dataset):
             out = json.loads(self._run.train(resume))
         return TrainOutput(out["global_step"], out["training_loss"], out["metrics"])
 
     def evaluate(self, eval_dataset=None, metric_key_prefix="eval"):
         rows = self.eval_dataset if eval_dataset is None else eval_dataset
         if rows is None:
-            raise ValueError("evaluate: there is no eval_dataset; give one here or to Trainer")
-        native = self._eval if eval_dataset is None else to_dataset(rows, self.model)
-        with self._metrics.of_rows(rows):
+            raise ValueError(f"evaluate: there is no eval_dataset; give one here or to {type(self).__name__}")
+        native = self._eval if eval_dataset is None else self._dataset(rows)
+        with self._labelled(rows):
             return json.loads(self._run.evaluate(native, metric_key_prefix))
-
-    def predict(self, test_dataset, metric_key_prefix="test"):
-        """Logits of all rows; with labels also their loss and metrics."""
-        logits, loss = self._run.predict(to_dataset(test_dataset, self.model))
-        labels = labels_of(test_dataset)
-        metrics = {} if loss is None else {f"{metric_key_prefix}_loss": loss}
-        if labels is not None:
-            found = self._metrics.of(logits, labels) if self._metrics.function else {}
-            prefix = f"{metric_key_prefix}_"
-            metrics.update({name if name.startswith(prefix) else prefix + name: value for name, value in found.items()})
-        return PredictionOutput(logits, None if labels is None else np.asarray(labels), metrics)
 
     def save_model(self, output_dir=None):
         """Weights, config.json and tokenizer, as a Hugging Face folder."""
@@ -171,6 +153,42 @@ class Trainer:
     @property
     def state(self):
         return TrainerState(**json.loads(self._run.state()))
+
+
+class Trainer(NativeTrainer):
+    """Fine-tunes a classifier as transformers' Trainer does.  Every Trainer starts from the weights of the model's folder."""
+
+    def __init__(self, model, args=None, data_collator=None, train_dataset=None, eval_dataset=None,
+                 processing_class=None, compute_metrics=None, tokenizer=None, **others):
+        self._refuse(others)
+        self._model = model
+        self._args = args or TrainingArguments()
+        self._train_rows = train_dataset
+        self._eval_rows = eval_dataset
+        self._metrics = Metrics(compute_metrics)
+        tokenizer = processing_class or tokenizer
+        self._begin(model._native, tokenizer._native if tokenizer else None, self._args,
+                    None if train_dataset is None else to_dataset(train_dataset, model),
+                    None if eval_dataset is None else to_dataset(eval_dataset, model), self._metrics if compute_metrics else None)
+
+    compute_metrics = property(lambda self: self._metrics.function)
+
+    def _dataset(self, rows):
+        return to_dataset(rows, self.model)
+
+    def _labelled(self, rows):
+        return self._metrics.of_rows(rows)
+
+    def predict(self, test_dataset, metric_key_prefix="test"):
+        """Logits of all rows; with labels also their loss and metrics."""
+        logits, loss = self._run.predict(to_dataset(test_dataset, self.model))
+        labels = labels_of(test_dataset)
+        metrics = {} if loss is None else {f"{metric_key_prefix}_loss": loss}
+        if labels is not None:
+            found = self._metrics.of(logits, labels) if self._metrics.function else {}
+            prefix = f"{metric_key_prefix}_"
+            metrics.update({name if name.startswith(prefix) else prefix + name: value for name, value in found.items()})
+        return PredictionOutput(logits, None if labels is None else np.asarray(labels), metrics)
 
 
 class Metrics(threading.local):
