@@ -1,11 +1,12 @@
 #include "lathe/ops/functional.h"
 
 #include "lathe/ops/elementwise.h"
-#include "lathe/ops/layer_norm.h"
 #include "lathe/ops/linear.h"
 #include "lathe/ops/linear_cross_entropy.h"
 #include "lathe/ops/linear_fp8.h"
 #include "lathe/ops/linear_int8.h"
+#include "lathe/ops/norms/layer_norm.h"
+#include "lathe/ops/norms/rms_norm.h"
 #include "lathe/ops/optimizers/flat.h"
 #include "lathe/ops/pooling.h"
 #include "lathe/ops/reduce.h"
@@ -51,6 +52,9 @@ LossAndCorrect linear_cross_entropy(Value x, Value w, Value b, Value labels, dou
 }
 Value layer_norm(Value x, Value gamma, Value beta, double eps) {
   return one(op::layer_norm, {x, gamma, beta}, {{"eps", eps}});
+}
+Value rms_norm(Value x, Value gamma, double eps, bool plus_one) {
+  return one(op::rms_norm, {x, gamma}, {{"eps", eps}, {"plus_one", plus_one}});
 }
 Value gather_rows(Value x, Value ids) { return one(op::gather_rows, {x, ids}); }
 Value look_up(Value table, Value ids, int64_t padding) {

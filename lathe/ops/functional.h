@@ -44,6 +44,8 @@ struct LossAndCorrect {
 LossAndCorrect linear_cross_entropy(Value x, Value w, Value b, Value labels, double smoothing = 0);
 /// beta: [n] or none
 Value layer_norm(Value x, Value gamma, Value beta, double eps);
+/// x [.., n], gamma [n]: each row divided by its root mean square, times gamma; plus_one: times 1 + gamma
+Value rms_norm(Value x, Value gamma, double eps, bool plus_one = false);
 /// x [m, c], ids [n] → [n, c]
 Value gather_rows(Value x, Value ids);
 /// table [m, c] in any dtype, ids [n] → [n, c] f32.  Row `padding` gets no gradient, −1: every row gets one.

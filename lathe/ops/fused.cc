@@ -94,6 +94,26 @@ std::vector<Case> layer_norm_bwd_add_cases() {
   return cases;
 }
 
+std::vector<Case> add_rms_norm_cases() {
+  std::vector<Case> cases;
+  for (int64_t n : {1, 2, 31, 33, 384, 1024}) cases.push_back({std::to_string(n), {{3, n}, {3, n}, {n}}});
+  cases.push_back({"plus one", {{3, 72}, {3, 72}, {72}}, {{"plus_one", true}}});
+  cases.push_back({"rank 3", {{2, 3, 40}, {2, 3, 40}, {40}}});
+  cases.push_back({"zeros", {{4, 64}, {4, 64}, {64}}, {{"eps", 1e-5}}, {}, 0});
+  cases.push_back({"many rows", {{300, 72}, {300, 72}, {72}}});
+  return cases;
+}
+
+std::vector<Case> rms_norm_bwd_add_cases() {
+  std::vector<Case> cases;
+  for (int64_t n : {1, 31, 33, 384, 1024})
+    cases.push_back({std::to_string(n), {{5, n}, {5, n}, {n}, {5}, {5, n}}});
+  cases.push_back({"plus one", {{5, 72}, {5, 72}, {72}, {5}, {5, 72}}, {{"plus_one", true}}});
+  cases.push_back({"rank 3", {{2, 3, 40}, {2, 3, 40}, {40}, {2, 3}, {2, 3, 40}}});
+  cases.push_back({"many rows", {{300, 72}, {300, 72}, {72}, {300}, {300, 72}}});
+  return cases;
+}
+
 /// {rows, k, n} of a linear layer: edges of tiles and panels, a token count that is no multiple.
 const std::vector<Shape> kSizes = {{1, 1, 1},    {1, 32, 2},  {7, 31, 33},   {16, 64, 64},
                                    {33, 65, 17}, {40, 96, 6}, {130, 128, 96}};
@@ -242,6 +262,32 @@ const OpDef layer_norm_bwd_add{
     .bound = kBound,
     .cost = cost,
     .fuses = "t dgamma dbeta = layer_norm_bwd(dy, x, gamma, mean, rstd); dx = add(r, t)",
+};
+
+/// The sum that decoders go on with and its normalisation, which the next layer reads.
+const OpDef add_rms_norm{
+    .name = "add_rms_norm",
+    .signature = "x[..,n] r[..,n]:x gamma[n]:f32 -> sum[..,n]:x y[..,n]:x rstd[..]:f32",
+    .attrs = {{"eps", 1e-6}, {"plus_one", false}},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = add_rms_norm_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses = "sum = add(x, r); y rstd = rms_norm(sum, gamma)",
+};
+
+/// r: the gradient that comes past the layer.
+const OpDef rms_norm_bwd_add{
+    .name = "rms_norm_bwd_add",
+    .signature = "dy[..,n] x[..,n]:dy gamma[n]:f32 rstd[..]:f32 r[..,n]:dy -> dx[..,n]:dy dgamma[n]:f32",
+    .attrs = {{"plus_one", false}},
+    .gradient = not_differentiable,
+    .reference = by_parts,
+    .cases = rms_norm_bwd_add_cases,
+    .bound = kBound,
+    .cost = cost,
+    .fuses = "t dgamma = rms_norm_bwd(dy, x, gamma, rstd); dx = add(r, t)",
 };
 
 /// r: the gradient that comes past the layer.

@@ -7,7 +7,7 @@
 #include "lathe/core/error.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/functional.h"
-#include "lathe/ops/layer_norm.h"
+#include "lathe/ops/norms/layer_norm.h"
 #include "lathe/ops/ops.h"
 #include "lathe/ops/optimizers/flat.h"
 

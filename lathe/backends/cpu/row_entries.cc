@@ -1,9 +1,10 @@
-// layer_norm, dropout and what is fused of them, gather_rows, scatter_add_rows.
+// Norms, dropout and what is fused of them, gather_rows, scatter_add_rows.
 #include "lathe/backends/cpu/cpu_impl.h"
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/fused.h"
-#include "lathe/ops/layer_norm.h"
+#include "lathe/ops/norms/layer_norm.h"
+#include "lathe/ops/norms/rms_norm.h"
 #include "lathe/ops/rotary.h"
 #include "lathe/ops/rows.h"
 #include "lathe/ops/segment_mean.h"
@@ -70,6 +71,35 @@ void run_layer_norm_dropout_bwd(const Call& c) {
   norm_bwd(c, &dropped, c.out[3], nullptr);
 }
 void run_layer_norm_bwd_add(const Call& c) { norm_bwd(c, nullptr, nullptr, c.in[5]); }
+
+/// gamma is input i.
+Rows::RmsNorm rms_norm_of(const Call& c, int i, float eps, float* rstd) {
+  return {c.input<float>(i), c.node.attrs.b("plus_one") ? 1.f : 0.f, eps, rstd};
+}
+float eps_of(const Call& c) { return static_cast<float>(c.node.attrs.f("eps")); }
+
+void run_rms_norm(const Call& c) {
+  Rows(c.pool, c.isa)
+      .rms_norm(c.in_type(0).dtype, c.size(0), c.in[0], nullptr,
+                rms_norm_of(c, 1, eps_of(c), c.output<float>(1)), nullptr, c.out[0]);
+}
+void run_add_rms_norm(const Call& c) {
+  Rows(c.pool, c.isa)
+      .rms_norm(c.in_type(0).dtype, c.size(0), c.in[0], c.in[1],
+                rms_norm_of(c, 2, eps_of(c), c.output<float>(2)), sum_of(c), c.out[1]);
+}
+
+size_t rms_norm_bwd_workspace(const Node& node, const Program& program, Isa, int) {
+  return Rows::rms_norm_bwd_workspace_bytes(size_of_value(program.type(node.in[0])));
+}
+void rms_bwd(const Call& c, const void* past) {
+  float* const rstd = reinterpret_cast<float*>(c.in[3]);  // only read
+  Rows(c.pool, c.isa)
+      .rms_norm_bwd(c.in_type(0).dtype, c.size(0), c.in[0], c.in[1], rms_norm_of(c, 2, 0, rstd), past,
+                    c.out[0], c.output<float>(1), c.workspace);
+}
+void run_rms_norm_bwd(const Call& c) { rms_bwd(c, nullptr); }
+void run_rms_norm_bwd_add(const Call& c) { rms_bwd(c, c.in[4]); }
 
 void run_dropout(const Call& c) {
   Rows(c.pool, c.isa).dropout(c.in_type(0).dtype, c.size(0), dropped_of(c, 1), c.in[0], c.out[0]);
@@ -156,6 +186,24 @@ std::vector<Entry> row_entries() {
        .gaps_out = 0b1},
       {.op = &op::add_layer_norm,
        .run = run_add_layer_norm,
+       .may_overwrite = sum_and_norm,
+       .gaps_in = 0b11,
+       .gaps_out = 0b11},
+      {.op = &op::rms_norm, .run = run_rms_norm, .may_overwrite = {{0, 0}}, .gaps_in = 0b1, .gaps_out = 0b1},
+      {.op = &op::rms_norm_bwd,
+       .run = run_rms_norm_bwd,
+       .workspace_bytes = rms_norm_bwd_workspace,
+       .may_overwrite = {{0, 0}, {0, 1}},
+       .gaps_in = 0b11,
+       .gaps_out = 0b1},
+      {.op = &op::rms_norm_bwd_add,
+       .run = run_rms_norm_bwd_add,
+       .workspace_bytes = rms_norm_bwd_workspace,
+       .may_overwrite = {{0, 0}, {0, 1}},
+       .gaps_in = 0b10011,
+       .gaps_out = 0b1},
+      {.op = &op::add_rms_norm,
+       .run = run_add_rms_norm,
        .may_overwrite = sum_and_norm,
        .gaps_in = 0b11,
        .gaps_out = 0b11},

@@ -76,6 +76,18 @@ void drop(const StorageKernels& kernels, int64_t begin, int64_t end, Rows::Size 
   kernels.dropout(begin, end, s.cols, s.ld, &d.rule, d.sample_ids, d.positions, x, residual, y);
 }
 
+/// sum = x + r of rows [begin, end).
+void add_rows(const StorageKernels& kernels, DType t, int64_t begin, int64_t end, Rows::Size s, const void* x,
+              const void* r, void* sum) {
+  const auto add = [&](int64_t i, int64_t count) {
+    kernels.add(count, at(x, i, t), at(r, i, t), at(sum, i, t));
+  };
+  if (s.dense())
+    add(begin * s.cols, (end - begin) * s.cols);
+  else
+    for (int64_t row = begin; row < end; ++row) add(row * s.ld, s.cols);
+}
+
 /// Elementwise work: f(first element, count) on all elements.  Each share of consecutive elements begins on
 /// its own cache line.  After each share `fence` is called, unless it is null.
 template <typename F>
@@ -206,15 +218,10 @@ void Rows::add_layer_norm(DType t, Size s, const Dropped* dropped, const void* x
                           const Norm& norm, void* sum, void* y) const {
   const StorageKernels& kernels = of(kernels_, t);
   for_groups(pool_, s, [&](int64_t begin, int64_t end) {
-    const auto add = [&](int64_t i, int64_t count) {
-      kernels.add(count, at(x, i, t), at(r, i, t), at(sum, i, t));
-    };
     if (dropped != nullptr)
       drop(kernels, begin, end, s, *dropped, x, r, sum);
-    else if (s.dense())
-      add(begin * s.cols, (end - begin) * s.cols);
     else
-      for (int64_t row = begin; row < end; ++row) add(row * s.ld, s.cols);
+      add_rows(kernels, t, begin, end, s, x, r, sum);
     normalize(kernels, begin, end, s, sum, norm, y);
   });
 }
@@ -256,6 +263,26 @@ void Rows::layer_norm_bwd(DType t, Size s, const void* dy, const void* x, const 
                                     gammas + b * s.cols, betas + b * s.cols);
              if (dropped != nullptr) drop(kernels, begin, end, s, *dropped, dx, nullptr, dd);
            });
+}
+
+void Rows::rms_norm(DType t, Size s, const void* x, const void* r, const RmsNorm& n, void* sum,
+                    void* y) const {
+  const StorageKernels& kernels = of(kernels_, t);
+  const void* const of_norm = r == nullptr ? x : sum;
+  for_groups(pool_, s, [&](int64_t begin, int64_t end) {
+    if (r != nullptr) add_rows(kernels, t, begin, end, s, x, r, sum);
+    kernels.rms_norm(begin, end, s.cols, s.ld, of_norm, n.gamma, n.more, n.eps, y, n.rstd);
+  });
+}
+
+void Rows::rms_norm_bwd(DType t, Size s, const void* dy, const void* x, const RmsNorm& n, const void* past,
+                        void* dx, float* dgamma, void* workspace) const {
+  float* partial = static_cast<float*>(workspace);
+  sum_rows(pool_, kernels_, s, {{partial, dgamma}}, [&](int64_t b, int64_t begin, int64_t end) {
+    float* const sums = partial + b * s.cols;
+    std::fill_n(sums, s.cols, 0.f);
+    of(kernels_, t).rms_norm_bwd(begin, end, s.cols, s.ld, dy, x, n.gamma, n.more, n.rstd, past, dx, sums);
+  });
 }
 
 size_t Rows::column_sums_workspace_bytes(Size s) {

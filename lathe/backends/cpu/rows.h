@@ -45,6 +45,13 @@ class Rows {
     float *mean, *rstd;
   };
 
+  /// The same of a normalisation by the root mean square, whose weights are gamma + more.
+  struct RmsNorm {
+    const float* gamma;
+    float more, eps;
+    float* rstd;
+  };
+
   Rows(ThreadPool& pool, Isa isa) : pool_(pool), kernels_(row_kernels(isa)) {}
 
   /// y = (x − mean) · rstd · gamma + beta.  x, y: [rows, cols].
@@ -58,6 +65,12 @@ class Rows {
   /// sum = x + r, or dropout(x) + r where `dropped` is not null, and y = layer_norm(sum) of what was stored.
   void add_layer_norm(DType t, Size s, const Dropped* dropped, const void* x, const void* r, const Norm& norm,
                       void* sum, void* y) const;
+  /// y = x · rstd · weights; if `r` is not null, of sum = x + r.
+  void rms_norm(DType t, Size s, const void* x, const void* r, const RmsNorm& norm, void* sum, void* y) const;
+  /// As layer_norm_bwd; reads norm.rstd.
+  void rms_norm_bwd(DType t, Size s, const void* dy, const void* x, const RmsNorm& norm, const void* past,
+                    void* dx, float* dgamma, void* workspace) const;
+  static size_t rms_norm_bwd_workspace_bytes(Size s) { return column_sums_workspace_bytes(s); }
   /// sum[i] = Σ tables[k][ids[k][i]] over three tables of `t`, in f32, and y = layer_norm(sum).
   void embed_layer_norm(DType t, Size s, const void* const tables[3], const int32_t* const ids[3],
                         const Norm& norm, float* sum, float* y) const;

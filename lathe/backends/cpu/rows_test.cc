@@ -1,5 +1,7 @@
 #include "lathe/backends/cpu/rows.h"
 
+#include <fmt/format.h>
+
 #include "lathe/backends/cpu/rows_testing.h"
 #include "lathe/core/philox.h"
 
@@ -145,6 +147,63 @@ TEST(LayerNormBackward, IsThatOfDouble) {
       expect_near(got[2], dbeta);
       expect_near(got[3], sum);
     }
+  });
+}
+
+TEST(RmsNorm, IsThatOfDoubleForwardAndBackward) {
+  for_levels([](Isa isa, DType t) {
+    for (const NormCase& c : kNormCases)
+      for (const float more : {0.f, 1.f}) {
+        SCOPED_TRACE(fmt::format("{} columns, gamma + {}", c.cols, more));
+        Draw draw;
+        const Rows::Size s{c.rows, c.cols};
+        const int64_t all = c.rows * c.cols;
+        const Tensor x(t, all, draw.in(c.scale)), dy(t, all, draw.in(1)), past(t, all, draw.in(3 / c.scale));
+        const Tensor gamma(DType::f32, c.cols, draw.in(2));
+        const float eps = 1e-6f;
+        const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+          Tensors out{{t, all}, {DType::f32, c.rows}, {t, all}, {DType::f32, c.cols}, {t, all}};
+          const Rows::RmsNorm norm{gamma.f32(), more, eps, out[1].f32()};
+          Workspace workspace(Rows::rms_norm_bwd_workspace_bytes(s));
+          const Rows rows(pool, isa);
+          rows.rms_norm(t, s, x.data(), nullptr, norm, nullptr, out[0].data());
+          for (const bool adds : {true, false})
+            rows.rms_norm_bwd(t, s, dy.data(), x.data(), norm, adds ? past.data() : nullptr,
+                              out[adds ? 4 : 2].data(), out[3].f32(), workspace.data());
+          return out;
+        });
+        const double n = static_cast<double>(c.cols), depth = 8 + n / 32;
+        std::vector<Expected> y, rstds, dx, sum, dgamma(static_cast<size_t>(c.cols));
+        for (int64_t r = 0; r < c.rows; ++r) {
+          double square = 0, b = 0, size_b = 0;
+          for (int64_t i = 0; i < c.cols; ++i) square += x[r * c.cols + i] * x[r * c.cols + i] / n;
+          const double rstd = 1 / std::sqrt(square + double{eps});
+          const double off = kEps * (depth / 2 + 5);  // of rstd, by half of the sum's; then products
+          rstds.push_back({rstd, rstd * off});
+          const auto weight = [&](int64_t i) { return gamma[i] + more; };
+          for (int64_t i = 0; i < c.cols; ++i) {
+            const double normal = x[r * c.cols + i] * rstd, d = dy[r * c.cols + i];
+            y.push_back({normal * weight(i), std::abs(normal * weight(i)) * off});
+            b += d * weight(i) * normal / n;
+            size_b += std::abs(d * weight(i) * normal) / n;
+            Expected& of_gamma = dgamma[static_cast<size_t>(i)];
+            of_gamma.value += d * normal;
+            of_gamma.slack += std::abs(d * normal) * (off + kEps * (10 + static_cast<double>(c.rows) / 32));
+          }
+          for (int64_t i = 0; i < c.cols; ++i) {
+            const int64_t at = r * c.cols + i;
+            const double g = dy[at] * weight(i), normal = x[at] * rstd;
+            dx.push_back({rstd * (g - normal * b),
+                          rstd * (std::abs(g) * off + std::abs(normal) * size_b * (3 * off + kEps * depth))});
+            sum.push_back({dx.back().value + past[at], dx.back().slack});
+          }
+        }
+        expect_near(got[0], y);
+        expect_near(got[1], rstds);
+        expect_near(got[2], dx);
+        expect_near(got[3], dgamma);
+        expect_near(got[4], sum);
+      }
   });
 }
 

@@ -6,7 +6,7 @@
 #include "lathe/core/philox.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/fused.h"
-#include "lathe/ops/layer_norm.h"
+#include "lathe/ops/norms/layer_norm.h"
 #include "lathe/ops/rotary.h"
 #include "lathe/ops/rows.h"
 #include "lathe/ops/segment_mean.h"

@@ -8,8 +8,8 @@
 
 #include "lathe/ops/attention.h"
 #include "lathe/ops/elementwise.h"
-#include "lathe/ops/layer_norm.h"
 #include "lathe/ops/linear.h"
+#include "lathe/ops/norms/layer_norm.h"
 
 namespace lathe::mlx {
 namespace {

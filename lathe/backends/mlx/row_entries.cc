@@ -2,7 +2,7 @@
 #include "lathe/backends/mlx/dropout.h"
 #include "lathe/backends/mlx/segments.h"
 #include "lathe/ops/dropout.h"
-#include "lathe/ops/layer_norm.h"
+#include "lathe/ops/norms/layer_norm.h"
 #include "lathe/ops/rotary.h"
 #include "lathe/ops/rows.h"
 #include "lathe/ops/segment_mean.h"

@@ -13,6 +13,8 @@ template <typename T>
 constexpr StorageKernels storage_table() {
   return {layer_norm<T>,
           layer_norm_bwd<T>,
+          rms_norm<T>,
+          rms_norm_bwd<T>,
           column_sums<T>,
           gelu<T, false>,
           gelu<T, true>,

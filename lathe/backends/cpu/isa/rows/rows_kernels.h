@@ -33,6 +33,13 @@ struct StorageKernels {
   void (*layer_norm_bwd)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* dy, const void* x,
                          const float* gamma, const float* mean, const float* rstd, const void* past, void* dx,
                          float* dgamma, float* dbeta);
+  /// Weights are gamma + more.
+  void (*rms_norm)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* x, const float* gamma,
+                   float more, float eps, void* y, float* rstd);
+  /// As layer_norm_bwd, but adds to what dgamma holds.
+  void (*rms_norm_bwd)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* dy, const void* x,
+                       const float* gamma, float more, const float* rstd, const void* past, void* dx,
+                       float* dgamma);
   void (*column_sums)(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* x, float* sums);
   void (*gelu)(int64_t n, const void* x, void* y);
   void (*gelu_cold)(int64_t n, const void* x, void* y);  ///< y may be written past the caches, until `fence`

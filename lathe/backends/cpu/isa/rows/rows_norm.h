@@ -1,4 +1,4 @@
-// Layer normalisation and sums over rows.
+// Normalisation of rows and sums over rows.
 #pragma once
 #include "lathe/backends/cpu/isa/rows/rows_vec.h"
 
@@ -69,6 +69,61 @@ void layer_norm_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, const 
     const auto slope = [&](int64_t i, auto w) {
       fetch(dy + ld, i);
       return r * (load(dy + i, w) * load(gamma + i, w) - a - (load(x + i, w) - m) * b);
+    };
+    if (past == nullptr)
+      for_results(cols, dx, slope);
+    else
+      for_results(cols, dx, [&](int64_t i, auto w) {
+        fetch(past + ld, i);
+        return load(past + i, w) + slope(i, w);
+      });
+  }
+}
+
+/// Weights are gamma + more.
+template <typename T>
+void rms_norm(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* xs, const float* gamma,
+              float more, float eps, void* ys, float* rstd) {
+  const float n = static_cast<float>(cols);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* x = static_cast<const T*>(xs) + row * ld;
+    T* y = static_cast<T*>(ys) + row * ld;
+    Sum square{};
+    for_sums(cols, [&](int64_t i, auto w, int s) {
+      const Floats v = load(x + i, w);
+      square.set[s] += v * v;
+    });
+    const float r = 1.f / sqrtf(square.total() / n + eps);
+    for_results(cols, y, [&](int64_t i, auto w) {
+      fetch(x + ld, i);
+      return load(x + i, w) * r * (load(gamma + i, w) + more);
+    });
+    rstd[row] = r;
+  }
+}
+
+template <typename T>
+void rms_norm_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, const void* dys, const void* xs,
+                  const float* gamma, float more, const float* rstd, const void* pasts, void* dxs,
+                  float* dgamma) {
+  const float n = static_cast<float>(cols);
+  for (int64_t row = begin; row < end; ++row) {
+    const T* dy = static_cast<const T*>(dys) + row * ld;
+    const T* x = static_cast<const T*>(xs) + row * ld;
+    const T* past = pasts == nullptr ? nullptr : static_cast<const T*>(pasts) + row * ld;
+    T* dx = static_cast<T*>(dxs) + row * ld;
+    const float r = rstd[row];
+    Sum skewed{};
+    for_sums(cols, [&](int64_t i, auto w, int s) {
+      const Floats d = load(dy + i, w), normal = load(x + i, w) * r;
+      fetch(x + ld, i);
+      skewed.set[s] += d * (load(gamma + i, w) + more) * normal;
+      store(dgamma + i, load(dgamma + i, w) + d * normal, w);
+    });
+    const float b = skewed.total() / n * r;
+    const auto slope = [&](int64_t i, auto w) {
+      fetch(dy + ld, i);
+      return r * (load(dy + i, w) * (load(gamma + i, w) + more) - load(x + i, w) * b);
     };
     if (past == nullptr)
       for_results(cols, dx, slope);

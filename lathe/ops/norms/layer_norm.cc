@@ -1,5 +1,5 @@
 // Layer normalisation over the last axis, with or without a shift.
-#include "lathe/ops/layer_norm.h"
+#include "lathe/ops/norms/layer_norm.h"
 
 #include <cmath>
 
