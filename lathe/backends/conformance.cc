@@ -295,7 +295,7 @@ void for_each_impl(Backend& backend, const ConformanceFilter& filter, F f) {
         any = true;
         f(op, c, bench, impl);
       }
-      const bool lacked = op.optional && backend.implementations(op).empty();
+      const bool lacked = c.optional || (op.optional && backend.implementations(op).empty());
       if (!any && op.fuses == nullptr && !lacked) f(op, c, bench, static_cast<const Impl*>(nullptr));
     };
     for (DType dtype : op.dtypes) {

@@ -1,4 +1,4 @@
-// add, mul, scale, cast, and the activations and the gated one with their derivatives.
+// add, mul, scale, cast, the activations and the gated ones with their derivatives.
 #include "lathe/ops/elementwise.h"
 
 #include <cmath>
@@ -76,7 +76,7 @@ double gelu_terms_off(const Reference& r) {
   return r.out_types[0].dtype == DType::f32 ? 0 : 0x1p-16 / (kGeluBwdUlp * 0x1p-24);
 }
 
-constexpr double kGegluBwdUlp = kGeluBwdUlp + 1;
+constexpr double kGatedUlp = 4, kGatedBwdUlp = kGeluBwdUlp + 1;
 
 /// f(i, u, v, place of u in x, place of v) for every element i of y: input u and gate v.
 template <typename F>
@@ -89,38 +89,90 @@ void for_gated(const Reference& r, int input, F f) {
   }
 }
 
-void ref_geglu(Reference& r) {
+/// An activation at u and its derivative, each with what its product with a gate is off by in f32, in units
+/// of 2⁻²⁴.
+struct Activated {
+  double value, value_off, slope, slope_off;
+};
+
+Activated gelu_at(const Reference& r, double u) {
+  const double bell = std::abs(u) * normal_pdf(u), tail = normal_cdf(-std::abs(u)), off = gelu_terms_off(r);
+  return {u * normal_cdf(u), std::abs(u) * (1 + off * tail) * kGatedUlp, normal_cdf(u) + u * normal_pdf(u),
+          (1 + bell * (1 + u * u) + off * (tail + bell)) * kGatedBwdUlp};
+}
+
+/// u · σ(w), which an implementation may know only to w_off units of |w|, and w' = dw / du to 5 units.
+/// e^−|w| is off by 4 + w_off |w| units of itself, σ(−|w|) = e^−|w| / (1 + e^−|w|) by 6 + w_off |w|, and
+/// σ(|w|) by no more, of which only the part σ(−|w|) comes from w.  An exponential below 2⁻¹²⁶ may be 0.
+Activated by_sigmoid(double u, double w, double slope_of_w, double w_off) {
+  const double tail = 1 / (1 + std::exp(std::abs(w))), s = w < 0 ? tail : 1 - tail,
+               product = tail * (1 - tail);
+  const double moved = w_off * std::abs(w), flushed = 0x1p-126 / 0x1p-24, bent = std::abs(u * slope_of_w);
+  const double s_off = s * 6 + moved * product + flushed;
+  return {u * s, std::abs(u) * (s_off + 2 * s), s + u * slope_of_w * product,
+          s_off + 3 * s + bent * (product * (6 + 6 + 5 + 3 + 3 + moved) + flushed)};
+}
+Activated silu_at(const Reference&, double u) { return by_sigmoid(u, u, 1, 0); }
+/// ½ u (1 + tanh z) = u · σ(2z).  w = 2z takes six roundings, with those of its constants.
+Activated gelu_tanh_at(const Reference&, double u) {
+  const double c = 2 * std::sqrt(2 / M_PI), cubic = 0.044715;
+  return by_sigmoid(u, c * (u + cubic * u * u * u), c * (1 + 3 * cubic * u * u), 6);
+}
+
+constexpr std::pair<const char*, Activated (*)(const Reference&, double)> kActivations[] = {
+    {"gelu", gelu_at}, {"silu", silu_at}, {"gelu_tanh", gelu_tanh_at}};
+
+const auto* find_activation(const Attrs& attrs) {
+  for (const auto& each : kActivations)
+    if (attrs.s("activation") == each.first) return &each;
+  fail(ErrorCode::kShape, "gated: found activation {}, expected gelu, silu or gelu_tanh",
+       attrs.s("activation"));
+}
+void check_activation(std::span<const Type>, const Attrs& attrs) { find_activation(attrs); }
+
+void ref_gated(Reference& r) {
+  const auto activation = find_activation(r.node.attrs)->second;
   for_gated(r, 0, [&](size_t i, double u, double v, size_t, size_t) {
-    r.out[0][i] = u * normal_cdf(u) * v;
-    r.magnitude[0][i] = std::abs(u * v) * (1 + gelu_terms_off(r) * normal_cdf(-std::abs(u)));
+    const Activated a = activation(r, u);
+    r.out[0][i] = a.value * v;
+    r.magnitude[0][i] = std::abs(v) * a.value_off / kGatedUlp;
   });
 }
 
-void ref_geglu_bwd(Reference& r) {
+void ref_gated_bwd(Reference& r) {
+  const auto activation = find_activation(r.node.attrs)->second;
   for_gated(r, 1, [&](size_t i, double u, double v, size_t at, size_t gate) {
-    const double dy = r.in[0][i], bell = std::abs(u) * normal_pdf(u), tail = normal_cdf(-std::abs(u));
-    const double off = gelu_terms_off(r);
-    r.out[0][at] = dy * v * (normal_cdf(u) + u * normal_pdf(u));
-    r.magnitude[0][at] = std::abs(dy * v) * (1 + bell * (1 + u * u) + off * (tail + bell));
-    r.out[0][gate] = dy * u * normal_cdf(u);
-    r.magnitude[0][gate] = std::abs(dy * u) * (1 + off * tail);
+    const Activated a = activation(r, u);
+    const double dy = r.in[0][i];
+    r.out[0][at] = dy * v * a.slope;
+    r.magnitude[0][at] = std::abs(dy * v) * a.slope_off / kGatedBwdUlp;
+    r.out[0][gate] = dy * a.value;
+    r.magnitude[0][gate] = std::abs(dy) * a.value_off / kGatedUlp;
   });
 }
 
-std::vector<Case> geglu_cases(bool backward) {
-  std::vector<Case> cases = {{"one", {{1, 2}}},
-                             {"odd", {{3, 34}}},
-                             {"row", {{2, 2304}}},
-                             {"rank 3", {{2, 3, 40}}},
-                             {"large", {{5, 66}}, {}, {}, 30},
-                             {"many rows", {{301, 48}}},
-                             {"tiny", {{2, 64}}, {}, {}, 1e-4}};
-  for (Case& c : cases) {
-    if (!backward) continue;
-    Shape dy = c.in[0];
-    dy.back() /= 2;
-    c.in.insert(c.in.begin(), dy);
-  }
+std::vector<Case> gated_cases(bool backward) {
+  const std::vector<Case> sizes = {{"one", {{1, 2}}},
+                                   {"odd", {{3, 34}}},
+                                   {"row", {{2, 2304}}},
+                                   {"rank 3", {{2, 3, 40}}},
+                                   {"large", {{5, 66}}, {}, {}, 30},
+                                   {"many rows", {{301, 48}}},
+                                   {"tiny", {{2, 64}}, {}, {}, 1e-4}};
+  std::vector<Case> cases;
+  for (const auto& [name, at] : kActivations)
+    for (Case c : sizes) {
+      const bool is_gelu = std::string(name) == "gelu";
+      if (!is_gelu) c.name = fmt::format("{}, {}", name, c.name);
+      c.attrs = {{"activation", std::string(name)}};
+      c.optional = !is_gelu;
+      if (backward) {
+        Shape dy = c.in[0];
+        dy.back() /= 2;
+        c.in.insert(c.in.begin(), dy);
+      }
+      cases.push_back(c);
+    }
   return cases;
 }
 
@@ -281,28 +333,35 @@ const OpDef gelu_bwd{
     .source = "derivative of gelu: Φ(x) + x · φ(x)",
 };
 
-/// gelu of the first half of each row times its second half.
-const OpDef geglu{
-    .name = "geglu",
+/// The activation of the first half of each row times its second half.  activation: gelu, the exact form;
+/// silu, u · σ(u); gelu_tanh, ½ u (1 + tanh(√(2/π) (u + 0.044715 u³))).
+const OpDef gated{
+    .name = "gated",
     .signature = "x[..,2n] -> y[..,n]:x",
+    .attrs = {{"activation", "gelu"}},
+    .check = check_activation,
     .gradient =
         [](const Grad& g) {
-          return g.program.emit(geglu_bwd, {g.dout[0], g.in(0)});
+          return g.program.emit(gated_bwd, {g.dout[0], g.in(0)}, g.node.attrs);
         },
-    .reference = ref_geglu,
-    .cases = [] { return geglu_cases(false); },
-    .bound = {.ulp = 4},  // that of gelu, and the product
+    .reference = ref_gated,
+    .cases = [] { return gated_cases(false); },
+    .bound = {.ulp = kGatedUlp},
     .cost = cost<31>,
-    .source = "Shazeer 2020 (arXiv 2002.05202); halves as in HF ModernBertMLP",
+    .source =
+        "Shazeer 2020 (arXiv 2002.05202); halves as in HF ModernBertMLP; silu: Elfwing et al. 2017 (arXiv "
+        "1702.03118); gelu_tanh: Hendrycks and Gimpel 2016, as HF gelu_pytorch_tanh",
 };
 
-const OpDef geglu_bwd{
-    .name = "geglu_bwd",
+const OpDef gated_bwd{
+    .name = "gated_bwd",
     .signature = "dy[..,n] x[..,2n]:dy -> dx[..,2n]:dy",
+    .attrs = {{"activation", "gelu"}},
+    .check = check_activation,
     .gradient = not_differentiable,
-    .reference = ref_geglu_bwd,
-    .cases = [] { return geglu_cases(true); },
-    .bound = {.ulp = kGegluBwdUlp},
+    .reference = ref_gated_bwd,
+    .cases = [] { return gated_cases(true); },
+    .bound = {.ulp = kGatedBwdUlp},
     .cost = cost<45>,
 };
 

@@ -3,6 +3,6 @@
 
 namespace lathe::op {
 
-extern const OpDef add, mul, scale, cast, relu, relu_bwd, tanh, tanh_bwd, gelu, gelu_bwd, geglu, geglu_bwd;
+extern const OpDef add, mul, scale, cast, relu, relu_bwd, tanh, tanh_bwd, gelu, gelu_bwd, gated, gated_bwd;
 
 }  // namespace lathe::op

@@ -31,7 +31,9 @@ Value cast(Value x, DType dtype) {
 Value relu(Value x) { return one(op::relu, {x}); }
 Value gelu(Value x) { return one(op::gelu, {x}); }
 Value tanh(Value x) { return one(op::tanh, {x}); }
-Value geglu(Value x) { return one(op::geglu, {x}); }
+Value gated(Value x, const char* activation) {
+  return one(op::gated, {x}, {{"activation", std::string(activation)}});
+}
 Value mean(Value x) { return one(op::mean, {x}); }
 Value segment_mean(Value x, Value cu) { return one(op::segment_mean, {x, cu}); }
 Value segment_sum(Value x, Value first, Value cu, const char* weights) {

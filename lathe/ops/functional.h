@@ -13,8 +13,9 @@ Value cast(Value x, DType dtype);
 Value relu(Value x);
 Value gelu(Value x);
 Value tanh(Value x);
-/// x [.., 2 n] → [.., n]: gelu of the first half times the second
-Value geglu(Value x);
+/// x [.., 2 n] → [.., n]: the activation of the first half times the second half.  activation: gelu, silu or
+/// gelu_tanh
+Value gated(Value x, const char* activation);
 Value mean(Value x);
 /// x [N, c], cu [B+1] → [B, c]: the mean of each row of tokens
 Value segment_mean(Value x, Value cu);

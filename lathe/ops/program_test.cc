@@ -79,7 +79,8 @@ TEST(Program, RowsOfNoElementsAreRefused) {
               linear_cross_entropy(y, w, {}, p.input("labels", {DType::i32, {2}}));
             }),
             "linear_cross_entropy: w is f32[0, 4], expected at least one class");
-  EXPECT_EQ(message_of([&] { geglu(x); }), "geglu: x is f32[2, 0], expected rows of at least one element");
+  EXPECT_EQ(message_of([&] { gated(x, "gelu"); }),
+            "gated: x is f32[2, 0], expected rows of at least one element");
   // no tokens, which are columns of the second output
   EXPECT_EQ(message_of([&] {
               p.emit(op::attention,

@@ -47,6 +47,7 @@ struct Case {
   /// their dtypes.
   void (*adjust)(Reference&) = nullptr;
   int64_t longest_row = 0;  ///< Program::longest_row
+  bool optional = false;    ///< a device may lack it: none of its implementations accepts the node
 };
 
 /// Error bound of every implementation against the reference:

@@ -27,13 +27,20 @@ void run_gelu(const Call& c) {
   Rows(c.pool, c.isa).gelu(c.in_type(0).dtype, c.size(0), c.in[0], c.out[0], c.out_is_cold);
 }
 
-void run_geglu(const Call& c) {
-  Rows(c.pool, c.isa)
-      .geglu(c.in_type(0).dtype, {c.rows(0), c.cols(0) / 2, c.ld_out(0)}, c.in[0], c.out[0], c.ld(0));
+Activation activation_of(const Call& c) {
+  const std::string& name = c.node.attrs.s("activation");
+  return name == "silu" ? Activation::kSilu : name == "gelu" ? Activation::kGelu : Activation::kGeluTanh;
 }
 
-void run_geglu_bwd(const Call& c) {
-  Rows(c.pool, c.isa).geglu_bwd(c.in_type(0).dtype, c.size(0), c.in[0], c.in[1], c.out[0], c.ld(1));
+void run_gated(const Call& c) {
+  Rows(c.pool, c.isa)
+      .gated(c.in_type(0).dtype, activation_of(c), {c.rows(0), c.cols(0) / 2, c.ld_out(0)}, c.in[0], c.out[0],
+             c.ld(0));
+}
+
+void run_gated_bwd(const Call& c) {
+  Rows(c.pool, c.isa)
+      .gated_bwd(c.in_type(0).dtype, activation_of(c), c.size(0), c.in[0], c.in[1], c.out[0], c.ld(1));
 }
 
 void run_scale(const Call& c) {
@@ -108,9 +115,9 @@ std::vector<Entry> elementwise_entries() {
           binary_entry(op::tanh_bwd, binary<&Rows::tanh_bwd>),
           unary_entry(op::gelu, run_gelu),
           binary_entry(op::gelu_bwd, binary<&Rows::gelu_bwd>),
-          {.op = &op::geglu, .run = run_geglu, .gaps_in = 0b1, .gaps_out = 0b1},
-          {.op = &op::geglu_bwd,
-           .run = run_geglu_bwd,
+          {.op = &op::gated, .run = run_gated, .gaps_in = 0b1, .gaps_out = 0b1},
+          {.op = &op::gated_bwd,
+           .run = run_gated_bwd,
            .may_overwrite = {{0, 1}},
            .gaps_in = 0b11,
            .gaps_out = 0b1},

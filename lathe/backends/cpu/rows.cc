@@ -315,16 +315,18 @@ void Rows::relu_bwd(DType t, Size s, const void* dy, const void* y, void* dx) co
 void Rows::tanh_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const {
   binary(pool_, of(kernels_, t).tanh_bwd, t, s, dy, y, dx);
 }
-void Rows::geglu(DType t, Size s, const void* x, void* y, int64_t x_ld) const {
+void Rows::gated(DType t, Activation activation, Size s, const void* x, void* y, int64_t x_ld) const {
   const int64_t ld = x_ld == 0 ? 2 * s.cols : x_ld;
+  const auto kernel = of(kernels_, t).gated[static_cast<int>(activation)];
   for_shares(pool_, s.rows, s.cols, 1,
-             [&](int64_t begin, int64_t end) { of(kernels_, t).geglu(begin, end, s.cols, s.ld, ld, x, y); });
+             [&](int64_t begin, int64_t end) { kernel(begin, end, s.cols, s.ld, ld, x, y); });
 }
-void Rows::geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx, int64_t x_ld) const {
+void Rows::gated_bwd(DType t, Activation activation, Size s, const void* dy, const void* x, void* dx,
+                     int64_t x_ld) const {
   const int64_t ld = x_ld == 0 ? 2 * s.cols : x_ld;
-  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
-    of(kernels_, t).geglu_bwd(begin, end, s.cols, s.ld, ld, dy, x, dx);
-  });
+  const auto kernel = of(kernels_, t).gated_bwd[static_cast<int>(activation)];
+  for_shares(pool_, s.rows, s.cols, 1,
+             [&](int64_t begin, int64_t end) { kernel(begin, end, s.cols, s.ld, ld, dy, x, dx); });
 }
 void Rows::add(DType t, Size s, const void* a, const void* b, void* y) const {
   binary(pool_, of(kernels_, t).add, t, s, a, b, y);

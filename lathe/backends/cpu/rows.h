@@ -87,10 +87,11 @@ class Rows {
   void relu_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const;
   void tanh(DType t, Size s, const void* x, void* y) const;
   void tanh_bwd(DType t, Size s, const void* dy, const void* y, void* dx) const;
-  /// y = gelu(input) · gate; s: shape of y, and dy.  A row of x or dx is the row of input and then the row of
-  /// gate; rows are `x_ld` elements apart, 0: no gaps.
-  void geglu(DType t, Size s, const void* x, void* y, int64_t x_ld = 0) const;
-  void geglu_bwd(DType t, Size s, const void* dy, const void* x, void* dx, int64_t x_ld = 0) const;
+  /// y = activation(input) · gate; s: shape of y, and dy.  A row of x or dx is the row of input and then the
+  /// row of gate; rows are `x_ld` elements apart, 0: no gaps.
+  void gated(DType t, Activation activation, Size s, const void* x, void* y, int64_t x_ld = 0) const;
+  void gated_bwd(DType t, Activation activation, Size s, const void* dy, const void* x, void* dx,
+                 int64_t x_ld = 0) const;
   void add(DType t, Size s, const void* a, const void* b, void* y) const;
   void mul(DType t, Size s, const void* a, const void* b, void* y) const;
   void scale(DType t, Size s, const void* x, float factor, void* y) const;

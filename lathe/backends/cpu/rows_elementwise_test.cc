@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/backends/cpu/rows_testing.h"
 
@@ -102,6 +104,40 @@ TEST(Elementwise, GeluDerivativeIsExactToTheSizeOfItsTerms) {
       }
     }
   }
+}
+
+// Bounds as op::gated has them.
+TEST(Elementwise, SiluAndGeluTanhAreExactToTheSizeOfTheirTerms) {
+  ThreadPool pool(1);
+  std::vector<float> x = wide_range();
+  const int64_t n = static_cast<int64_t>(x.size());
+  const std::vector<float> ones(x.size(), 1.f);
+  x.resize(2 * x.size(), 1.f);  // the gates
+  const Rows::Size size{1, n};
+  for (Isa isa : available_isas())
+    for (const bool silu : {true, false}) {
+      SCOPED_TRACE(fmt::format("{}, {}", name_of(isa), silu ? "silu" : "gelu_tanh"));
+      const Activation activation = silu ? Activation::kSilu : Activation::kGeluTanh;
+      std::vector<float> y(ones), dx(x.size());
+      Rows(pool, isa).gated(DType::f32, activation, size, x.data(), y.data());
+      Rows(pool, isa).gated_bwd(DType::f32, activation, size, ones.data(), x.data(), dx.data());
+      for (size_t i = 0; i < ones.size(); ++i) {
+        const double u = x[i], c = 2 * std::sqrt(2 / M_PI), cubic = 0.044715;
+        if (std::isnan(u)) {
+          ASSERT_TRUE(std::isnan(y[i]) && std::isnan(dx[i]));
+        }
+        if (!std::isfinite(u)) continue;
+        const double w = silu ? u : c * (u + cubic * u * u * u),
+                     bend = silu ? 1 : c * (1 + 3 * cubic * u * u);
+        const double tail = 1 / (1 + std::exp(std::abs(w))), s = w < 0 ? tail : 1 - tail;
+        const double both = tail * (1 - tail), moved = silu ? 0 : 6 * std::abs(w), bent = std::abs(u * bend);
+        const double s_off = kEps * (6 * s + moved * both) + 0x1p-126;
+        for (const float value : {y[i], dx[i + ones.size()]})
+          ASSERT_LE(std::abs(value - u * s), std::abs(u) * (s_off + 2 * kEps * s) + 1e-45) << u;
+        const double slope_off = s_off + 3 * kEps * s + bent * (kEps * both * (23 + moved) + 0x1p-126);
+        ASSERT_LE(std::abs(dx[i] - (s + u * bend * both)), slope_off) << u;
+      }
+    }
 }
 
 TEST(Elementwise, IsThatOfDoubleForAllSizes) {

@@ -20,13 +20,15 @@ void binary(const Call& c) {
   kKernel(c.stream, c.in_type(0).dtype, elements(c.in_type(0)), c.in[0], c.in[1], c.out[0]);
 }
 
-void run_geglu(const Call& c) {
+void run_gated(const Call& c) {
   geglu(c.stream, c.in_type(0).dtype, c.rows(0), c.cols(0) / 2, c.in[0], c.out[0]);
 }
 
-void run_geglu_bwd(const Call& c) {
+void run_gated_bwd(const Call& c) {
   geglu_bwd(c.stream, c.in_type(0).dtype, c.rows(0), c.cols(0), c.in[0], c.in[1], c.out[0]);
 }
+
+bool is_gelu(const Node& node, const Program&) { return node.attrs.s("activation") == "gelu"; }
 
 void run_scale(const Call& c) {
   scale(c.stream, c.in_type(0).dtype, elements(c.in_type(0)), c.in[0],
@@ -62,8 +64,8 @@ std::vector<Entry> elementwise_entries() {
           {&op::tanh_bwd, "map", binary<&tanh_bwd>},
           {&op::gelu, "map", unary<&gelu>},
           {&op::gelu_bwd, "map", binary<&gelu_bwd>},
-          {&op::geglu, "elements", run_geglu},
-          {&op::geglu_bwd, "elements", run_geglu_bwd},
+          {&op::gated, "elements", run_gated, nullptr, is_gelu},
+          {&op::gated_bwd, "elements", run_gated_bwd, nullptr, is_gelu},
           {&op::mean, "blocks", run_mean, mean_workspace},
           {&op::mean_bwd, "map", run_mean_bwd}};
 }

@@ -75,12 +75,12 @@ Arrays run_gelu_bwd(const Call& c) {
   });
 }
 
-Arrays run_geglu(const Call& c) {
+Arrays run_gated(const Call& c) {
   const Arrays halves = mx::split(f32(c[0]), 2, -1);
   const mx::array gelu = mx::multiply(halves[0], normal_cdf(halves[0], c.out_type(0).dtype));
   return {mx::astype(mx::multiply(gelu, halves[1]), c.in_dtype(0))};
 }
-Arrays run_geglu_bwd(const Call& c) {
+Arrays run_gated_bwd(const Call& c) {
   const DType result = c.out_type(0).dtype;
   const Arrays halves = mx::split(f32(c[1]), 2, -1);
   const mx::array &u = halves[0], dy = f32(c[0]);
@@ -88,6 +88,8 @@ Arrays run_geglu_bwd(const Call& c) {
   const mx::array dgate = mx::multiply(dy, mx::multiply(u, normal_cdf(u, result)));
   return {mx::astype(mx::concatenate({du, dgate}, -1), c.in_dtype(0))};
 }
+
+bool is_gelu(const Node& node, const Program&) { return node.attrs.s("activation") == "gelu"; }
 
 Arrays run_mean(const Call& c) {
   const double n = static_cast<double>(elements(c.in_type(0)));
@@ -112,8 +114,8 @@ std::vector<Entry> elementwise_entries() {
           {&op::tanh_bwd, "map", run_tanh_bwd},
           {&op::gelu, "map", run_gelu, nullptr, working_bytes<0, 4, 12>},
           {&op::gelu_bwd, "map", run_gelu_bwd, nullptr, working_bytes<1, 4, 13>},
-          {&op::geglu, "halves", run_geglu, nullptr, working_bytes<0, 4, 5>},
-          {&op::geglu_bwd, "halves", run_geglu_bwd, nullptr, working_bytes<1, 12>},
+          {&op::gated, "halves", run_gated, is_gelu, working_bytes<0, 4, 5>},
+          {&op::gated_bwd, "halves", run_gated_bwd, is_gelu, working_bytes<1, 12>},
           {&op::mean, "tree", run_mean},
           {&op::mean_bwd, "map", run_mean_bwd}};
 }

@@ -55,7 +55,7 @@ std::set<size_t> beginnings(const Program& program) {
 /// Whether the op takes a gradient and, second, what it computes anew: what the forward op has computed of
 /// the same, or rounded.
 bool repeats(const OpDef& op) {
-  static const std::set<std::string_view> names{op::attention_bwd.name, op::gelu_bwd.name, op::geglu_bwd.name,
+  static const std::set<std::string_view> names{op::attention_bwd.name, op::gelu_bwd.name, op::gated_bwd.name,
                                                 op::layer_norm_bwd.name, op::linear_bwd_input.name};
   return names.contains(op.name);
 }

@@ -88,7 +88,7 @@ struct ModernLayer {
     const Value context = wanted.of(attention(rotary(qkv)));
     const Value residual = wanted.of(x);
     const Value attended = add(wanted.drop(attention_dropout, attention_output(context)), residual);
-    const Value expanded = wanted.drop(mlp_dropout, geglu(input_and_gate(mlp_norm(attended))));
+    const Value expanded = wanted.drop(mlp_dropout, gated(input_and_gate(mlp_norm(attended)), "gelu"));
     return add(output(expanded), attended);
   }
 };

@@ -1,5 +1,5 @@
-// gelu and its derivative.  Results of four bytes are exact to some ulp; of what has two bytes, the tail of Φ
-// and x · φ are each off by less than 2⁻¹⁶ of themselves.
+// Activations of gated layers and gelu, with their derivatives.  Results of four bytes are exact to some ulp;
+// of what has two bytes, the tail of Φ and x · φ are each off by less than 2⁻¹⁶ of themselves.
 #pragma once
 #include "lathe/backends/cpu/isa/rows/rows_math.h"
 
@@ -153,6 +153,34 @@ template <typename T>
 struct Gelu : GeluShort {};
 template <>
 struct Gelu<float> : GeluByNormal<normal> {};
+
+/// The value by itself, which some know faster.
+template <typename T>
+inline Floats value_of(const Gelu<T>& gelu, Floats x) {
+  return gelu.value(x);
+}
+template <typename Curve>
+inline Floats value_of(const Curve& activation, Floats x) {
+  return activation.at(x).value;
+}
+
+/// x · σ(w) and its derivative for w' = dw / dx.  No difference cancels: σ(w) σ(−w) is that of |w|.
+inline GeluAt by_sigmoid(Floats x, Floats w, Floats slope_of_w) {
+  const Floats e = exp(-magnitude(w)), upper = 1.f / (1.f + e), tail = e * upper;
+  const Floats s = w < 0.f ? tail : upper;
+  return {x * s, s + x * (slope_of_w * (tail * upper))};
+}
+struct Silu {
+  static GeluAt at(Floats x) { return by_sigmoid(x, x, all(1)); }
+};
+/// ½ x (1 + tanh z) = x · σ(2z), z = √(2/π) (x + 0.044715 x³)
+struct GeluTanh {
+  static GeluAt at(Floats x) {
+    constexpr float kTwice = 1.59576912f, kCubic = 0.044715f, kMost = 1e30f;  // so that w' stays finite
+    const Floats square = x * x, bend = kCubic * (square < kMost ? square : all(kMost));
+    return by_sigmoid(x, x * (1.f + bend) * kTwice, (1.f + 3.f * bend) * kTwice);
+  }
+};
 
 }  // namespace
 }  // namespace lathe::cpu::LATHE_ISA_NAMESPACE

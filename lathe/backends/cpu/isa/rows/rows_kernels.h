@@ -14,6 +14,10 @@ struct DropoutRule {
 constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier2 = 0xCD9E8D57u;
 constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
 
+/// Activations of gated layers: their place in the tables of kernels.
+enum class Activation { kGelu, kSilu, kGeluTanh };
+constexpr int kActivations = 3;
+
 /// One AdamW update, as torch: p *= 1 − lr·decay; m, v moving averages of g and g²;
 /// p −= lr / bias_correction1 · m / (√v / √bias_correction2 + eps).
 struct AdamW {
@@ -48,10 +52,11 @@ struct StorageKernels {
   void (*gelu_bwd)(int64_t n, const void* dy, const void* x, void* dx);
   void (*relu_bwd)(int64_t n, const void* dy, const void* y, void* dx);
   void (*tanh_bwd)(int64_t n, const void* dy, const void* y, void* dx);
-  /// y, dy: rows of `cols`; x, dx: rows of twice as many, `x_ld` from each other.
-  void (*geglu)(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* x, void* y);
-  void (*geglu_bwd)(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* dy,
-                    const void* x, void* dx);
+  /// By activation.  y, dy: rows of `cols`; x, dx: rows of twice as many, `x_ld` from each other.
+  void (*gated[kActivations])(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld,
+                              const void* x, void* y);
+  void (*gated_bwd[kActivations])(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld,
+                                  const void* dy, const void* x, void* dx);
   /// cosines, sines: [half]; x, y: [pieces][2 · half].
   void (*rotate)(int64_t pieces, int64_t half, const float* cosines, const float* sines, const void* x,
                  void* y);

@@ -40,27 +40,27 @@ void gelu_bwd(int64_t n, const void* dy, const void* x, void* dx) {
   const Gelu<T> gelu;
   zip<T>(n, dy, x, dx, [&](Floats d, Floats v) { return d * gelu.slope(v); });
 }
-/// y[rows, cols] = gelu(x) of the first half of rows of 2 · cols, times the second half.
-template <typename T>
-void geglu(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* x, void* y) {
-  const Gelu<T> gelu;
+/// y[rows, cols] = the activation of the first half of rows of 2 · cols, times the second half.
+template <typename T, typename Curve>
+void gated(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* x, void* y) {
+  const Curve activation;
   for (int64_t row = begin; row < end; ++row) {
     const T* u = static_cast<const T*>(x) + row * x_ld;
     zip<T>(cols, u, u + cols, static_cast<T*>(y) + row * ld,
-           [&](Floats a, Floats gate) { return gelu.value(a) * gate; });
+           [&](Floats a, Floats gate) { return value_of(activation, a) * gate; });
   }
 }
-template <typename T>
-void geglu_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* dys,
+template <typename T, typename Curve>
+void gated_bwd(int64_t begin, int64_t end, int64_t cols, int64_t ld, int64_t x_ld, const void* dys,
                const void* xs, void* dxs) {
-  const Gelu<T> gelu;
+  const Curve activation;
   for (int64_t row = begin; row < end; ++row) {
     const T* dy = static_cast<const T*>(dys) + row * ld;
     const T* x = static_cast<const T*>(xs) + row * x_ld;
     T* dx = static_cast<T*>(dxs) + row * x_ld;
     for_vectors(cols, [&](int64_t i, auto w) {
       const Floats d = load(dy + i, w), u = load(x + i, w), gate = load(x + cols + i, w);
-      const GeluAt at = gelu.at(u);
+      const GeluAt at = activation.at(u);
       store(dx + i, d * gate * at.slope, w);
       store(dx + cols + i, d * at.value, w);
     });
