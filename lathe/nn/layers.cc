@@ -5,6 +5,7 @@
 #include "lathe/ops/attention.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/functional.h"
+#include "lathe/ops/rotary.h"
 
 namespace lathe::nn {
 namespace {
@@ -95,7 +96,9 @@ Value Dropout::apply(Value x, Value sample_ids, Value positions) const {
 }
 
 Value Rotary::operator()(Value qkv) const {
-  return rotary(qkv, module_->trace().inputs->token("position_ids"), heads_, theta_);
+  const int64_t width = qkv.type().shape[1] / (3 * heads_);
+  return rotary(qkv, module_->trace().inputs->token("position_ids"), heads_, 0,
+                rotary_frequencies(width, theta_));
 }
 
 Attention::Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window,

@@ -5,6 +5,7 @@
 #include "lathe/ops/linear_cross_entropy.h"
 #include "lathe/ops/linear_fp8.h"
 #include "lathe/ops/linear_int8.h"
+#include "lathe/ops/norms/head_norm.h"
 #include "lathe/ops/norms/layer_norm.h"
 #include "lathe/ops/norms/rms_norm.h"
 #include "lathe/ops/optimizers/flat.h"
@@ -41,8 +42,15 @@ Value segment_sum(Value x, Value first, Value cu, const char* weights) {
 }
 Value segment_max(Value x, Value first, Value cu) { return one(op::segment_max, {x, first, cu}); }
 Value l2_normalize(Value x) { return one(op::l2_normalize, {x}); }
-Value rotary(Value qkv, Value positions, int64_t heads, double theta) {
-  return one(op::rotary, {qkv, positions}, {{"heads", heads}, {"theta", theta}});
+Value rotary(Value qkv, Value positions, int64_t heads, int64_t kv_heads, const Numbers& frequencies,
+             double factor) {
+  return one(op::rotary, {qkv, positions},
+             {{"heads", heads}, {"kv_heads", kv_heads}, {"frequencies", frequencies}, {"factor", factor}});
+}
+Value head_norm(Value qkv, Value q_weight, Value k_weight, int64_t heads, int64_t kv_heads, double eps,
+                bool plus_one) {
+  return one(op::head_norm, {qkv, q_weight, k_weight},
+             {{"heads", heads}, {"kv_heads", kv_heads}, {"eps", eps}, {"plus_one", plus_one}});
 }
 Value linear(Value x, Value w, Value b) { return one(op::linear, {x, w, b}); }
 Value linear_int8(Value x, Value w, Value b) { return one(op::linear_int8, {x, w, b}); }

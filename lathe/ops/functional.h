@@ -26,8 +26,13 @@ Value segment_sum(Value x, Value first, Value cu, const char* weights);
 Value segment_max(Value x, Value first, Value cu);
 /// x [.., n], each row divided by its Euclidean length
 Value l2_normalize(Value x);
-/// qkv [N, 3 · heads · width], positions [N]: q and k turned by their positions
-Value rotary(Value qkv, Value positions, int64_t heads, double theta);
+/// qkv [N, (heads + 2 kv_heads) · width], positions [N]: q and k turned by their positions.  kv_heads 0: as
+/// many; frequencies: a number for each pair of columns of a head; factor: what q and k are multiplied with
+Value rotary(Value qkv, Value positions, int64_t heads, int64_t kv_heads, const Numbers& frequencies,
+             double factor = 1);
+/// The same qkv with q and k of each head divided by their root mean square, times weights [width]
+Value head_norm(Value qkv, Value q_weight, Value k_weight, int64_t heads, int64_t kv_heads, double eps,
+                bool plus_one = false);
 /// x [.., k], w [n, k], b [n] or none → [.., n]
 Value linear(Value x, Value w, Value b);
 /// The same in 8-bit integers; it has no gradient.

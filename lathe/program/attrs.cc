@@ -1,6 +1,6 @@
 #include "lathe/program/attrs.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "lathe/core/error.h"
 
@@ -24,6 +24,8 @@ bool Attrs::b(const std::string& name) const { return get<bool>(*this, name); }
 const std::string& Attrs::s(const std::string& name) const { return get<std::string>(*this, name); }
 const Shape& Attrs::shape(const std::string& name) const { return get<Shape>(*this, name); }
 
+const Numbers& Attrs::numbers(const std::string& name) const { return get<Numbers>(*this, name); }
+
 std::string to_string(const Attrs& attrs) {
   std::string out;
   for (const auto& [name, attr] : attrs) {
@@ -34,6 +36,7 @@ std::string to_string(const Attrs& attrs) {
     if (const auto* b = std::get_if<bool>(&attr)) out += *b ? "true" : "false";
     if (const auto* s = std::get_if<std::string>(&attr)) out += *s;
     if (const auto* d = std::get_if<Shape>(&attr)) out += to_string(*d);
+    if (const auto* n = std::get_if<Numbers>(&attr)) out += fmt::format("{}", *n);
   }
   return out;
 }

@@ -3,8 +3,10 @@
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/fused.h"
+#include "lathe/ops/norms/head_norm.h"
 #include "lathe/ops/norms/layer_norm.h"
 #include "lathe/ops/norms/rms_norm.h"
+#include "lathe/ops/qkv_heads.h"
 #include "lathe/ops/rotary.h"
 #include "lathe/ops/rows.h"
 #include "lathe/ops/segment_mean.h"
@@ -105,16 +107,44 @@ void run_dropout(const Call& c) {
   Rows(c.pool, c.isa).dropout(c.in_type(0).dtype, c.size(0), dropped_of(c, 1), c.in[0], c.out[0]);
 }
 
+Rows::HeadNorm head_norm_of(const Call& c, int qkv, float eps, float* rstd) {
+  const QkvHeads of = qkv_heads(c.node.op->name, c.cols(qkv), c.node.attrs);
+  return {of.heads,
+          of.kv_heads,
+          of.width,
+          c.input<float>(qkv + 1),
+          c.input<float>(qkv + 2),
+          c.node.attrs.b("plus_one") ? 1.f : 0.f,
+          eps,
+          rstd};
+}
+void run_head_norm(const Call& c) {
+  Rows(c.pool, c.isa)
+      .head_norm(c.in_type(0).dtype, c.size(0), c.in[0], head_norm_of(c, 0, eps_of(c), c.output<float>(1)),
+                 c.out[0]);
+}
+size_t head_norm_bwd_workspace(const Node& node, const Program& program, Isa, int) {
+  return Rows::head_norm_bwd_workspace_bytes(program.type(node.in[0]).shape[0],
+                                             program.type(node.in[2]).shape[0]);
+}
+void run_head_norm_bwd(const Call& c) {
+  float* const rstd = reinterpret_cast<float*>(c.in[4]);  // only read
+  Rows(c.pool, c.isa)
+      .head_norm_bwd(c.in_type(0).dtype, c.size(0), c.in[0], c.in[1], head_norm_of(c, 1, 0, rstd), c.out[0],
+                     c.output<float>(1), c.output<float>(2), c.workspace);
+}
+
 size_t rotary_workspace(const Node& node, const Program& program, Isa, int) {
-  const Shape& qkv = program.type(node.in[0]).shape;
-  return Rows::rotary_workspace_bytes(qkv[0], qkv[1] / (6 * node.attrs.i("heads")));
+  return Rows::rotary_workspace_bytes(program.type(node.in[0]).shape[0],
+                                      static_cast<int64_t>(node.attrs.numbers("frequencies").size()));
 }
 
 void run_rotary(const Call& c) {
-  const int64_t heads = c.node.attrs.i("heads"), width = c.cols(0) / (3 * heads);
-  const std::vector<float> frequencies = rotary_frequencies(width, c.node.attrs.f("theta"));
-  const Rows::Turn turn{2 * heads, width / 2, frequencies.data(), c.input<int32_t>(1),
-                        c.node.attrs.b("inverse")};
+  const QkvHeads of = qkv_heads("rotary", c.cols(0), c.node.attrs);
+  const std::vector<float> frequencies = frequencies_of(c.node.attrs);
+  const Rows::Turn turn{of.heads + of.kv_heads,    of.width / 2,
+                        frequencies.data(),        c.input<int32_t>(1),
+                        c.node.attrs.b("inverse"), static_cast<float>(c.node.attrs.f("factor"))};
   Rows(c.pool, c.isa).rotary(c.in_type(0).dtype, c.size(0), turn, c.in[0], c.out[0], c.workspace);
 }
 
@@ -214,6 +244,17 @@ std::vector<Entry> row_entries() {
        .gaps_out = 0b11},
       {&op::embed_layer_norm, run_embed_layer_norm},
       {.op = &op::dropout, .run = run_dropout, .may_overwrite = {{0, 0}}, .gaps_in = 0b1, .gaps_out = 0b1},
+      {.op = &op::head_norm,
+       .run = run_head_norm,
+       .may_overwrite = {{0, 0}},
+       .gaps_in = 0b1,
+       .gaps_out = 0b1},
+      {.op = &op::head_norm_bwd,
+       .run = run_head_norm_bwd,
+       .workspace_bytes = head_norm_bwd_workspace,
+       .may_overwrite = {{0, 0}, {0, 1}},
+       .gaps_in = 0b11,
+       .gaps_out = 0b1},
       {.op = &op::rotary,
        .run = run_rotary,
        .workspace_bytes = rotary_workspace,

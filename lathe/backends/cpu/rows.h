@@ -71,6 +71,21 @@ class Rows {
   void rms_norm_bwd(DType t, Size s, const void* dy, const void* x, const RmsNorm& norm, const void* past,
                     void* dx, float* dgamma, void* workspace) const;
   static size_t rms_norm_bwd_workspace_bytes(Size s) { return column_sums_workspace_bytes(s); }
+  /// Norms of heads: q of `heads` and k of `kv_heads` heads of `width` columns each; the other columns of a
+  /// row stay.  rstd: [rows, heads + kv_heads].
+  struct HeadNorm {
+    int64_t heads, kv_heads, width;
+    const float *q_gamma, *k_gamma;
+    float more, eps;
+    float* rstd;
+  };
+  void head_norm(DType t, Size s, const void* x, const HeadNorm& norm, void* y) const;
+  /// dq_gamma, dk_gamma: [width]; reads norm.rstd.
+  void head_norm_bwd(DType t, Size s, const void* dy, const void* x, const HeadNorm& norm, void* dx,
+                     float* dq_gamma, float* dk_gamma, void* workspace) const;
+  static size_t head_norm_bwd_workspace_bytes(int64_t rows, int64_t width) {
+    return 2 * column_sums_workspace_bytes({rows, width});
+  }
   /// sum[i] = Σ tables[k][ids[k][i]] over three tables of `t`, in f32, and y = layer_norm(sum).
   void embed_layer_norm(DType t, Size s, const void* const tables[3], const int32_t* const ids[3],
                         const Norm& norm, float* sum, float* y) const;
@@ -103,12 +118,14 @@ class Rows {
   void dropout(DType t, Size s, const Dropped& dropped, const void* x, void* y) const;
 
   /// y = x, maybe in place, with the first `turned` pieces of 2 · half columns of each row turned by the
-  /// row's position.  frequencies: [half]; back: by the negative angle.  positions ≥ 0.
+  /// row's position and multiplied with factor.  frequencies: [half]; back: by the negative angle.
+  /// positions ≥ 0.
   struct Turn {
     int64_t turned, half;
     const float* frequencies;
     const int32_t* positions;
     bool back;
+    float factor;
   };
   void rotary(DType t, Size s, const Turn& turn, const void* x, void* y, void* workspace) const;
   static size_t rotary_workspace_bytes(int64_t rows, int64_t half);

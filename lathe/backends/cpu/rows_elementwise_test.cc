@@ -140,6 +140,66 @@ TEST(Elementwise, SiluAndGeluTanhAreExactToTheSizeOfTheirTerms) {
     }
 }
 
+TEST(HeadNorm, IsTheRmsNormOfEachHead) {
+  for_levels([](Isa isa, DType t) {
+    for (const int64_t rows : {0, 1, 700}) {
+      const int64_t heads = 3, kv_heads = 1, width = 24, normal = heads + kv_heads, all = normal + kv_heads;
+      Draw draw;
+      const Rows::Size size{rows, all * width};
+      const Tensor x(t, rows * size.cols, draw.in(2)), dy(t, x.size(), draw.in(1));
+      const Tensor gamma[] = {{DType::f32, width, draw.in(2)}, {DType::f32, width, draw.in(2)}};
+      const Tensors got = same_for_all_threads([&](ThreadPool& pool) {
+        Tensors out{{t, x.size()},
+                    {DType::f32, rows * normal},
+                    {t, x.size()},
+                    {DType::f32, width},
+                    {DType::f32, width}};
+        const Rows::HeadNorm norm{heads,          kv_heads, width, gamma[0].f32(),
+                                  gamma[1].f32(), 1.f,      1e-6f, out[1].f32()};
+        Workspace workspace(Rows::head_norm_bwd_workspace_bytes(rows, width));
+        Rows(pool, isa).head_norm(t, size, x.data(), norm, out[0].data());
+        Rows(pool, isa).head_norm_bwd(t, size, dy.data(), x.data(), norm, out[2].data(), out[3].f32(),
+                                      out[4].f32(), workspace.data());
+        return out;
+      });
+      ThreadPool pool(1);
+      for (int64_t head = 0; head < all; ++head)
+        for (int64_t row = 0; row < rows; ++row) {
+          const int64_t first = row * size.cols + head * width;
+          Tensor y(t, width), dx(t, width), rstd(DType::f32, 1), dgamma(DType::f32, width);
+          const Rows::RmsNorm norm{gamma[head < heads ? 0 : 1].f32(), 1.f, 1e-6f, rstd.f32()};
+          Workspace workspace(Rows::rms_norm_bwd_workspace_bytes({1, width}));
+          const auto of = [&](const Tensor& tensor) {
+            return tensor.data() + static_cast<size_t>(first) * size_of(t);
+          };
+          Rows(pool, isa).rms_norm(t, {1, width}, of(x), nullptr, norm, nullptr, y.data());
+          Rows(pool, isa).rms_norm_bwd(t, {1, width}, of(dy), of(x), norm, nullptr, dx.data(), dgamma.f32(),
+                                       workspace.data());
+          for (int64_t d = 0; d < width; ++d) {
+            ASSERT_EQ(got[0][first + d], head < normal ? y[d] : x[first + d]) << head << ' ' << row;
+            ASSERT_EQ(got[2][first + d], head < normal ? dx[d] : dy[first + d]) << head << ' ' << row;
+          }
+          if (head < normal) {
+            ASSERT_EQ(got[1][row * normal + head], rstd[0]);
+          }
+        }
+      std::vector<Expected> sums[] = {std::vector<Expected>(width, {0, 0}),
+                                      std::vector<Expected>(width, {0, 0})};
+      for (int64_t head = 0; head < normal; ++head)
+        for (int64_t row = 0; row < rows; ++row)
+          for (int64_t d = 0; d < width; ++d) {
+            const int64_t at = row * size.cols + head * width + d;
+            Expected& sum = sums[head < heads ? 0 : 1][static_cast<size_t>(d)];
+            const double term = dy[at] * x[at] * got[1][row * normal + head];
+            sum.value += term;  // of at most 64 blocks, each of rows / 64 rows and their heads
+            sum.slack += kEps * (10 + 3 * static_cast<double>(rows) / 32) * std::abs(term);
+          }
+      expect_near(got[3], sums[0]);
+      expect_near(got[4], sums[1]);
+    }
+  });
+}
+
 TEST(Elementwise, IsThatOfDoubleForAllSizes) {
   for_levels([](Isa isa, DType t) {
     for (int64_t n : {0, 1, 15, 16, 17, 31, 33, 64, 100, 50001}) {

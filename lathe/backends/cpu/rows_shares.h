@@ -1,7 +1,9 @@
 #pragma once
-// What the methods of Rows share: dealing rows to threads, and kernels and addresses by storage.
+// What the methods of Rows share: dealing rows to threads, sums over rows, and kernels and addresses by
+// storage.
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/core/ceil_div.h"
@@ -31,6 +33,48 @@ void for_shares(ThreadPool& pool, int64_t items, int64_t each, int64_t step, F f
       const int64_t begin = s.begin * step, end = std::min<int64_t>(items, s.end * step);
       if (begin < end) f(begin, end);
     }
+  });
+}
+
+/// Sums over rows are cut into at most kMaxBlocks blocks, each of at least kMinBlockRows rows.
+inline constexpr int64_t kMaxBlocks = 64, kMinBlockRows = 16;
+/// One thread adds up the blocks' sums of this many columns: a cache line.
+inline constexpr int64_t kSumsOfALine = 16;
+
+inline int64_t row_blocks(int64_t rows) {
+  return std::clamp<int64_t>((rows + kMinBlockRows - 1) / kMinBlockRows, 1, kMaxBlocks);
+}
+/// This many consecutive blocks are summed by the thread that made them, because its caches hold them.  It is
+/// a power of two, so that any number of threads adds the same tree.
+inline int64_t blocks_of_group(int64_t blocks, int threads) {
+  int64_t group = 1;
+  while (2 * group * kRangesOfAThread * threads <= blocks) group *= 2;
+  return group;
+}
+
+/// Sums over rows of [rows, cols]: those of each block [blocks, cols], and of all [cols].
+struct BlockSums {
+  float *partial, *out;
+};
+/// f(block, first row, last row) leaves a block's sums in `partial`; then they are added up.
+template <typename F>
+void sum_rows(ThreadPool& pool, const RowKernels& kernels, Rows::Size s,
+              std::initializer_list<BlockSums> sums, F f) {
+  const int64_t blocks = row_blocks(s.rows), group = blocks_of_group(blocks, pool.size());
+  const int64_t groups = ceil_div(blocks, group);
+  for_shares(pool, groups, s.rows * s.cols / groups, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin * group; first < std::min(blocks, end * group); first += group) {
+      const int64_t count = std::min(group, blocks - first);
+      for (int64_t b = first; b < first + count; ++b) f(b, s.rows * b / blocks, s.rows * (b + 1) / blocks);
+      for (const BlockSums& sum : sums) {
+        float* const partial = sum.partial + first * s.cols;
+        kernels.sum_blocks(0, s.cols, s.cols, 1, count, partial, partial);
+      }
+    }
+  });
+  for_shares(pool, s.cols, blocks, kSumsOfALine, [&](int64_t begin, int64_t end) {
+    for (const BlockSums& sum : sums)
+      kernels.sum_blocks(begin, end, s.cols, group, blocks, sum.partial, sum.out);
   });
 }
 

@@ -1,4 +1,5 @@
-// What goes by tokens: rows of tables and the transpose, rotary positions, means over the tokens of a row.
+// What goes by tokens: rows of tables and the transpose, norms of heads, rotary positions, means over the
+// tokens of a row.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -72,6 +73,47 @@ void Rows::scatter_add_rows(DType from, DType to, Size s, const void* dy, const 
   }
 }
 
+void Rows::head_norm(DType t, Size s, const void* x, const HeadNorm& n, void* y) const {
+  const StorageKernels& kernels = of(kernels_, t);
+  const int64_t q = n.heads * n.width, normal = n.heads + n.kv_heads, rest = normal * n.width;
+  for_shares(pool_, s.rows, s.cols, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const std::byte* from = at(x, row * s.ld, t);
+      std::byte* to = at(y, row * s.ld, t);
+      float* const rstd = n.rstd + row * normal;
+      kernels.rms_norm(0, n.heads, n.width, n.width, from, n.q_gamma, n.more, n.eps, to, rstd);
+      kernels.rms_norm(0, n.kv_heads, n.width, n.width, at(from, q, t), n.k_gamma, n.more, n.eps,
+                       at(to, q, t), rstd + n.heads);
+      if (x != y)
+        std::memcpy(at(to, rest, t), at(from, rest, t), static_cast<size_t>(s.cols - rest) * size_of(t));
+    }
+  });
+}
+
+void Rows::head_norm_bwd(DType t, Size s, const void* dy, const void* x, const HeadNorm& n, void* dx,
+                         float* dq_gamma, float* dk_gamma, void* workspace) const {
+  const StorageKernels& kernels = of(kernels_, t);
+  const int64_t q = n.heads * n.width, normal = n.heads + n.kv_heads, rest = normal * n.width;
+  float* of_q = static_cast<float*>(workspace);
+  float* of_k = of_q + row_blocks(s.rows) * n.width;
+  sum_rows(pool_, kernels_, {s.rows, n.width}, {{of_q, dq_gamma}, {of_k, dk_gamma}},
+           [&](int64_t b, int64_t begin, int64_t end) {
+             for (float* sums : {of_q, of_k}) std::fill_n(sums + b * n.width, n.width, 0.f);
+             for (int64_t row = begin; row < end; ++row) {
+               const std::byte *d = at(dy, row * s.ld, t), *from = at(x, row * s.ld, t);
+               std::byte* to = at(dx, row * s.ld, t);
+               const float* const rstd = n.rstd + row * normal;
+               kernels.rms_norm_bwd(0, n.heads, n.width, n.width, d, from, n.q_gamma, n.more, rstd, nullptr,
+                                    to, of_q + b * n.width);
+               kernels.rms_norm_bwd(0, n.kv_heads, n.width, n.width, at(d, q, t), at(from, q, t), n.k_gamma,
+                                    n.more, rstd + n.heads, nullptr, at(to, q, t), of_k + b * n.width);
+               if (dy != dx)
+                 std::memcpy(at(to, rest, t), at(d, rest, t),
+                             static_cast<size_t>(s.cols - rest) * size_of(t));
+             }
+           });
+}
+
 size_t Rows::rotary_workspace_bytes(int64_t rows, int64_t half) {
   return static_cast<size_t>(2 * rows * half) * sizeof(float);
 }
@@ -91,8 +133,8 @@ void Rows::rotary(DType t, Size s, const Turn& turn, const void* x, void* y, voi
       for (int64_t i = 0; i < half; ++i) {
         const auto position = static_cast<float>(by_position ? line : turn.positions[line]);
         const float angle = position * turn.frequencies[i];
-        cosines[line * half + i] = std::cos(angle);
-        sines[line * half + i] = turn.back ? -std::sin(angle) : std::sin(angle);
+        cosines[line * half + i] = std::cos(angle) * turn.factor;
+        sines[line * half + i] = (turn.back ? -std::sin(angle) : std::sin(angle)) * turn.factor;
       }
   });
   const StorageKernels& kernels = of(kernels_, t);

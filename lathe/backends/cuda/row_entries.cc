@@ -99,7 +99,7 @@ void run_dropout_cast(const Call& c) {
 
 void run_rotary(const Call& c) {
   const int64_t heads = c.node.attrs.i("heads"), width = c.cols(0) / (3 * heads);
-  const std::vector<float> frequencies = rotary_frequencies(width, c.node.attrs.f("theta"));
+  const std::vector<float> frequencies = frequencies_of(c.node.attrs);
   Turn turn{static_cast<int>(heads),
             static_cast<int>(width / 2),
             c.node.attrs.b("inverse"),
@@ -109,8 +109,11 @@ void run_rotary(const Call& c) {
   rotary(c.stream, c.in_type(0).dtype, c.rows(0), turn, c.in[0], c.out[0]);
 }
 
-bool few_pairs(const Node& node, const Program& program) {
-  return program.type(node.in[0]).shape[1] / (6 * node.attrs.i("heads")) <= Turn::kMostPairs;
+/// As many heads of k and v as of q, no factor, and frequencies that fit the arguments of a kernel.
+bool few_pairs(const Node& node, const Program&) {
+  const int64_t kv_heads = node.attrs.i("kv_heads");
+  return (kv_heads == 0 || kv_heads == node.attrs.i("heads")) && node.attrs.f("factor") == 1 &&
+         std::ssize(node.attrs.numbers("frequencies")) <= Turn::kMostPairs;
 }
 
 void run_segment_mean(const Call& c) {

@@ -3,6 +3,7 @@
 #include "lathe/backends/mlx/segments.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/norms/layer_norm.h"
+#include "lathe/ops/qkv_heads.h"
 #include "lathe/ops/rotary.h"
 #include "lathe/ops/rows.h"
 #include "lathe/ops/segment_mean.h"
@@ -54,19 +55,24 @@ Held dropout_masks(const Node& node, const Program& program) {
 }
 
 Arrays run_rotary(const Call& c) {
-  const int heads = static_cast<int>(c.node.attrs.i("heads")), width = c.cols(0) / 3 / heads;
-  const int tokens = c.rows(0);
-  const std::vector<float> frequencies = rotary_frequencies(width, c.node.attrs.f("theta"));
+  const QkvHeads of = qkv_heads("rotary", c.cols(0), c.node.attrs);
+  const int all = static_cast<int>(of.all()), heads = static_cast<int>(of.heads + of.kv_heads);
+  const int width = static_cast<int>(of.width), tokens = c.rows(0);
+  const std::vector<float> frequencies = frequencies_of(c.node.attrs);
   const mx::array angle = mx::multiply(mx::reshape(f32(c[1]), {tokens, 1, 1}),
                                        mx::array(frequencies.data(), {1, 1, width / 2}, mx::float32));
-  const mx::array cosine = mx::cos(angle), sine = mx::sin(angle);
+  const double factor = c.node.attrs.f("factor");
+  const auto times = [&](const mx::array& of_angle) {
+    return factor == 1 ? of_angle : mx::multiply(of_angle, number(factor));
+  };
+  const mx::array cosine = times(mx::cos(angle)), sine = times(mx::sin(angle));
   const mx::array by = c.node.attrs.b("inverse") ? mx::negative(sine) : sine;
-  const mx::array x = mx::reshape(f32(c[0]), {tokens, 3 * heads, width});
-  const mx::array turned = mx::slice(x, {0, 0, 0}, {tokens, 2 * heads, width});
+  const mx::array x = mx::reshape(f32(c[0]), {tokens, all, width});
+  const mx::array turned = mx::slice(x, {0, 0, 0}, {tokens, heads, width});
   const Arrays pair = mx::split(turned, 2, -1);
   const mx::array first = mx::subtract(mx::multiply(pair[0], cosine), mx::multiply(pair[1], by));
   const mx::array second = mx::add(mx::multiply(pair[1], cosine), mx::multiply(pair[0], by));
-  const mx::array values = mx::slice(x, {0, 2 * heads, 0}, {tokens, 3 * heads, width});
+  const mx::array values = mx::slice(x, {0, heads, 0}, {tokens, all, width});
   const mx::array y = mx::concatenate({mx::concatenate({first, second}, -1), values}, 1);
   return {mx::astype(mx::reshape(y, {tokens, c.cols(0)}), c.in_dtype(0))};
 }
