@@ -1,5 +1,5 @@
-// Attention over packed sequences, all keys of a sequence or those within a window, with dropout of the
-// probabilities, and its backward pass.
+// Attention over packed sequences, all keys of a sequence, those up to the query or those within a window,
+// with dropout of the probabilities, and its backward pass.
 #include "lathe/ops/attention.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "lathe/core/error.h"
 #include "lathe/core/philox.h"
+#include "lathe/ops/qkv_heads.h"
 
 namespace lathe::op {
 namespace {
@@ -34,15 +35,17 @@ double attention_mask(const Attrs& attrs, double row_id, const std::vector<doubl
 struct Head {
   const Reference& r;
   Places in;
-  int64_t begin, length, width, heads, head, row;
+  QkvHeads of;
+  int64_t begin, length, width, head, row;
   double scale;
 
-  /// Where element d of token t lies in [N, C], and q (part 0), k or v of it in [N, 3 C].
+  /// Where element d of token t lies in [N, C], and q (part 0), k or v of it in [N, W].
   size_t index(int64_t t, int64_t d) const {
-    return static_cast<size_t>(((begin + t) * heads + head) * width + d);
+    return static_cast<size_t>(((begin + t) * of.heads + head) * width + d);
   }
   size_t index(int part, int64_t t, int64_t d) const {
-    return static_cast<size_t>((((begin + t) * 3 + part) * heads + head) * width + d);
+    const int64_t place = part == 0 ? head : of.heads + (part - 1) * of.kv_heads + head / of.group();
+    return static_cast<size_t>(((begin + t) * of.all() + place) * width + d);
   }
   double at(int input, int64_t t, int64_t d) const { return r.in[static_cast<size_t>(input)][index(t, d)]; }
   double q(int64_t t, int64_t d) const { return r.in[static_cast<size_t>(in.qkv)][index(0, t, d)]; }
@@ -54,9 +57,9 @@ struct Head {
   }
   /// The keys that a query sees: from the first to before the second.
   std::pair<int64_t, int64_t> keys(int64_t query) const {
-    const int64_t window = r.node.attrs.i("window");
-    if (window == 0) return {0, length};
-    return {std::max<int64_t>(0, query - window), std::min(length, query + window + 1)};
+    const int64_t given = r.node.attrs.i("window"), window = given == 0 ? length : given;
+    const int64_t after = r.node.attrs.b("causal") ? 0 : window;
+    return {std::max<int64_t>(0, query - window), std::min(length, query + after + 1)};
   }
   /// Softmax of one query's scores; returns the log of the sum of exponentials.
   double probabilities(int64_t query, std::vector<double>& p) const {
@@ -76,20 +79,24 @@ struct Head {
 
 template <typename F>
 void for_each_head(Reference& r, const Places& in, F f) {
-  const int64_t heads = r.node.attrs.i("heads"), width = r.cols(in.qkv) / 3 / heads;
+  const QkvHeads of = qkv_heads("attention", r.cols(in.qkv), r.node.attrs);
+  const int64_t width = of.width;
   const double given = r.node.attrs.f("scale");
   const double scale = given == 0 ? 1 / std::sqrt(static_cast<double>(width)) : given;
   const auto& bounds = r.in[static_cast<size_t>(in.cu)];
   for (size_t row = 0; row + 1 < bounds.size(); ++row)
-    for (int64_t h = 0; h < heads; ++h) {
+    for (int64_t h = 0; h < of.heads; ++h) {
       const int64_t begin = static_cast<int64_t>(bounds[row]), end = static_cast<int64_t>(bounds[row + 1]);
-      f(Head{r, in, begin, end - begin, width, heads, h, static_cast<int64_t>(row), scale});
+      f(Head{r, in, of, begin, end - begin, width, h, static_cast<int64_t>(row), scale});
     }
 }
 
-/// Tokens + C, which is the width of y forward and of dy backward.
+/// The tokens, which dk and dv sum over for each head of a group, + C, the width of y forward and of dy
+/// backward.
 double longest(const Reference& r) {
-  return static_cast<double>(r.dim(0, 0) + std::min(r.cols(0), r.out_types[0].shape.back()));
+  const int64_t heads = r.node.attrs.i("heads"), kv_heads = r.node.attrs.i("kv_heads");
+  const int64_t group = kv_heads == 0 ? 1 : heads / kv_heads;
+  return static_cast<double>(r.dim(0, 0) * group + std::min(r.cols(0), r.out_types[0].shape.back()));
 }
 constexpr double kUlp = 8, kBackwardUlp = 16;
 
@@ -195,7 +202,8 @@ struct Layout {
   int64_t tokens, heads, width;
   std::vector<int32_t> cu;
   double p;
-  int64_t window = 0, longest_row = 0;
+  int64_t window = 0, longest_row = 0, kv_heads = 0;
+  bool causal = false;
 };
 const std::vector<Layout> kLayouts = {
     {"one token", 1, 1, 1, {0, 1}, 0},
@@ -224,17 +232,34 @@ const std::vector<Layout> kLayouts = {
     {"window, width 64, rows of several tiles", 520, 2, 64, {0, 190, 191, 191, 510}, 0, 30},
     {"window, width 48, short rows", 125, 1, 48, {0, 100, 110, 120}, 0.1, 7},
     {"window, width 40, beyond the rows", 90, 2, 40, {0, 60, 90}, 0, 64},
+    {"heads 4 of 2", 60, 4, 16, {0, 17, 17, 57}, 0.1, 0, 0, 2},
+    {"heads 16 of 8, width 128", 40, 16, 128, {0, 33, 40}, 0, 0, 0, 8},
+    {"heads 4 of 1, window, long row", 700, 4, 8, {0, 5, 690}, 0.1, 40, 0, 1},
+    {"heads 2 of 1, two blocks of keys", 560, 2, 16, {0, 3, 550}, 0.1, 0, 0, 1},
+    {"causal", 97, 2, 16, {0, 70, 72, 95}, 0.1, 0, 0, 0, true},
+    {"causal, rows of a token", 6, 2, 16, {0, 1, 2, 3, 5}, 0.1, 0, 0, 1, true},
+    {"causal, heads 9 of 3", 150, 9, 64, {0, 40, 41, 147}, 0, 0, 0, 3, true},
+    {"causal, heads 4 of 2, width 256", 70, 4, 256, {0, 2, 69}, 0.1, 0, 0, 2, true},
+    {"causal, width 80", 200, 1, 80, {0, 190}, 0, 0, 0, 0, true},
+    {"causal, several blocks of keys", 1100, 2, 16, {0, 7, 1095}, 0.1, 0, 0, 1, true},
+    {"causal, window", 240, 4, 64, {0, 35, 235}, 0.1, 20, 0, 2, true},
+    {"causal, window of one token", 70, 2, 16, {0, 5, 70}, 0, 1, 0, 1, true},
+    {"causal, window, several blocks of keys", 1310, 2, 8, {0, 1300, 1310}, 0.1, 600, 0, 1, true},
+    {"causal, window beyond the rows", 45, 2, 24, {0, 40, 45}, 0.1, 64, 0, 0, true},
 };
 
 std::vector<Case> cases(bool backward) {
   std::vector<Case> all;
   for (const Layout& l : kLayouts) {
     const int64_t rows = static_cast<int64_t>(l.cu.size()) - 1;
-    const Shape tokens{l.tokens, l.heads * l.width}, qkv{l.tokens, 3 * l.heads * l.width};
+    const int64_t kv_heads = l.kv_heads == 0 ? l.heads : l.kv_heads;
+    const Shape tokens{l.tokens, l.heads * l.width}, qkv{l.tokens, (l.heads + 2 * kv_heads) * l.width};
     Case c{l.name};
     c.in = backward ? std::vector<Shape>{tokens, qkv, tokens, {l.heads, l.tokens}} : std::vector<Shape>{qkv};
     c.in.insert(c.in.end(), {{rows + 1}, {rows}, {2}});
-    c.attrs = {{"heads", l.heads}, {"p", l.p}, {"site", int64_t{5}}, {"window", l.window}};
+    c.attrs = {{"heads", l.heads},   {"kv_heads", l.kv_heads}, {"p", l.p},
+               {"site", int64_t{5}}, {"window", l.window},     {"causal", l.causal}};
+    c.optional = l.causal || l.kv_heads != 0;
     std::vector<int32_t> ids;
     for (int32_t i = 0; i < rows; ++i) ids.push_back(3 + i);
     c.ints = {l.cu, ids, {42, 9}};
@@ -251,43 +276,54 @@ Cost cost(const Node& node, const Program& program) {
   Cost cost = elementwise_cost(node, program, 0);
   const Type& qkv = program.type(node.in[static_cast<size_t>(in.qkv)]);
   const double rows = static_cast<double>(program.type(node.in[static_cast<size_t>(in.row_ids)]).shape[0]);
-  const double tokens = static_cast<double>(qkv.shape[0]), width = static_cast<double>(qkv.shape[1]) / 3;
-  const double pairs = rows * attended_pairs(tokens / std::max(1.0, rows), node.attrs.i("window"));
+  const double tokens = static_cast<double>(qkv.shape[0]);
+  const double width = static_cast<double>(qkv_heads(node.op->name, qkv.shape[1], node.attrs).columns());
+  const double pairs =
+      rows * attended_pairs(tokens / std::max(1.0, rows), node.attrs.i("window"), node.attrs.b("causal"));
   cost.flops = (node.op == &attention_bwd ? 10 : 4) * pairs * width;
   return cost;
 }
 
 /// Of attention and its backward pass.
-const Attrs kAttrs{{"heads", int64_t{1}}, {"scale", 0.0},         {"p", 0.0},
-                   {"site", int64_t{0}},  {"window", int64_t{0}}, {"longest", int64_t{0}}};
+const Attrs kAttrs{
+    {"heads", int64_t{1}}, {"kv_heads", int64_t{0}}, {"scale", 0.0},         {"p", 0.0},
+    {"site", int64_t{0}},  {"causal", false},        {"window", int64_t{0}}, {"longest", int64_t{0}}};
 
-void check_heads(const char* op, int64_t columns, const Attrs& attrs) {
-  const int64_t heads = attrs.i("heads");
-  if (heads < 1 || columns % heads != 0)
-    fail(ErrorCode::kShape, "{}: found {} columns and {} heads, expected a multiple of the heads", op,
-         columns, heads);
+std::vector<Type> infer(std::span<const Type> in, const Attrs& attrs) {
+  static const OpDef rule{.name = "attention",
+                          .signature = "qkv[N,W] cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> lse[@heads,N]:f32",
+                          .attrs = kAttrs};
+  const QkvHeads of = qkv_heads("attention", in[0].shape.size() == 2 ? in[0].shape[1] : 0, attrs);
+  const Type lse = infer_types(rule, in, attrs)[0];
+  return {{in[0].dtype, {in[0].shape[0], of.columns()}}, lse};
 }
 
 }  // namespace
 
-double attended_pairs(double tokens, int64_t window) {
+double attended_pairs(double tokens, int64_t window, bool causal) {
   const double before = static_cast<double>(window);
   const bool within = 0 < window && before < tokens;
+  if (causal) return within ? tokens * (before + 1) - before * (before + 1) / 2 : tokens * (tokens + 1) / 2;
   return within ? tokens * (2 * before + 1) - before * (before + 1) : tokens * tokens;
 }
 
-/// Attention over packed sequences.  qkv: [N, 3 · H · D], of each token q, k and v of every head, as the one
+bool is_encoders(const Attrs& attrs) {
+  const int64_t kv_heads = attrs.i("kv_heads");
+  return !attrs.b("causal") && (kv_heads == 0 || kv_heads == attrs.i("heads"));
+}
+
+/// Attention over packed sequences.  qkv: QkvHeads, of each token q, k and v of every head, as the one
 /// product that computes them writes it; cu: [B+1], ascending; rows of tokens ≥ cu[B] give 0.  row_ids:
-/// ordinal of each row's sample in the global batch; rng = {seed, update step}.  scale 0: 1/√D.  window:
-/// a query sees the keys of its row that are at most so many tokens away; 0: all of them.  longest: no row
+/// ordinal of each row's sample in the global batch; rng = {seed, update step}.  kv_heads: 0: as many as
+/// heads.  scale 0: 1/√D.  causal: a query sees no keys after it.  window: it sees the keys of its row that
+/// are at most so many tokens away (HF sliding_window − 1, where causal); 0: all of them.  longest: no row
 /// has more tokens, for which a device plans memory; 0: it is not known.  lse: natural log of the sum of the
 /// exponentials of the scaled scores.
 const OpDef attention{
     .name = "attention",
-    .signature = "qkv[N,3C] cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> y[N,C]:qkv lse[@heads,N]:f32",
+    .signature = "qkv[N,W] cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> y[N,C]:qkv lse[@heads,N]:f32",
     .attrs = kAttrs,
-    .check = [](std::span<const Type> in,
-                const Attrs& attrs) { check_heads("attention", in[0].shape[1] / 3, attrs); },
+    .infer = infer,
     .gradient =
         [](const Grad& g) {
           auto d = g.program.emit(attention_bwd,
@@ -307,11 +343,16 @@ const OpDef attention{
 const OpDef attention_bwd{
     .name = "attention_bwd",
     .signature =
-        "dy[N,C] qkv[N,3C]:dy y[N,C]:dy lse[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> "
-        "dqkv[N,3C]:dy",
+        "dy[N,C] qkv[N,W]:dy y[N,C]:dy lse[@heads,N]:f32 cu[B+1]:i32 row_ids[B]:i32 rng[2]:i32 -> "
+        "dqkv[N,W]:dy",
     .attrs = kAttrs,
-    .check = [](std::span<const Type> in,
-                const Attrs& attrs) { check_heads("attention_bwd", in[0].shape[1], attrs); },
+    .check =
+        [](std::span<const Type> in, const Attrs& attrs) {
+          const QkvHeads of = qkv_heads("attention_bwd", in[1].shape[1], attrs);
+          if (in[0].shape[1] != of.columns())
+            fail(ErrorCode::kShape, "attention_bwd: dy has {} columns, expected {}: {} heads of {}",
+                 in[0].shape[1], of.columns(), of.heads, of.width);
+        },
     .gradient = not_differentiable,
     .reference = ref_attention_bwd,
     .cases = [] { return cases(true); },

@@ -101,7 +101,8 @@ TEST(Program, ADimensionThatTheSignatureFixesIsNamed) {
       p.emit(op::attention_bwd, {y, qkv, y, lse, cu, ids, rng}, {{"heads", int64_t{2}}});
     });
   };
-  EXPECT_EQ(attend(25, 2, 2), "attention_bwd: qkv has 25, expected 3C, a multiple of 3");
+  EXPECT_EQ(attend(25, 2, 2), "attention_bwd: qkv has 25 columns, expected a multiple of 6: 2 + 2 · 2 heads");
+  EXPECT_EQ(attend(36, 2, 2), "attention_bwd: dy has 8 columns, expected 12: 2 heads of 6");
   EXPECT_EQ(attend(24, 3, 2), "attention_bwd: rng has 3, expected 2");
   EXPECT_EQ(attend(24, 2, 4), "attention_bwd: lse has 4, expected heads = 2");
 }
@@ -143,14 +144,25 @@ TEST(Program, AttentionNeedsWholeHeads) {
   const Value cu = input("cu", {3}, DType::i32), ids = input("ids", {2}, DType::i32),
               rng = input("rng", {2}, DType::i32);
   const Value qkv = input("qkv", {5, 24});
-  for (const int64_t heads : {3, 0, -1, 16}) {
-    EXPECT_EQ(
-        message_of([&] {
-          p.emit(op::attention, {qkv, cu, ids, rng}, {{"heads", heads}});
-        }),
-        fmt::format("attention: found 8 columns and {} heads, expected a multiple of the heads", heads));
-  }
-  EXPECT_EQ(message_of([&] { p.emit(op::attention, {qkv, cu, ids, rng}, {{"heads", int64_t{4}}}); }), "");
+  const auto attend = [&](int64_t heads, int64_t kv_heads) {
+    return message_of([&] {
+      p.emit(op::attention, {qkv, cu, ids, rng}, {{"heads", heads}, {"kv_heads", kv_heads}});
+    });
+  };
+  for (const int64_t heads : {3, 16})
+    EXPECT_EQ(attend(heads, 0),
+              fmt::format("attention: qkv has 24 columns, expected a multiple of {0}: {1} + 2 "
+                          "· {1} heads",
+                          3 * heads, heads));
+  for (const int64_t heads : {0, -1})
+    EXPECT_EQ(attend(heads, 0), fmt::format("attention: found {0} heads of q and {0} of k and v, expected a "
+                                            "multiple of the latter",
+                                            heads));
+  EXPECT_EQ(attend(4, 3),
+            "attention: found 4 heads of q and 3 of k and v, expected a multiple of the latter");
+  EXPECT_EQ(attend(6, 2), "attention: qkv has 24 columns, expected a multiple of 10: 6 + 2 · 2 heads");
+  for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{4, 0}, {4, 2}, {4, 4}, {6, 3}, {1, 1}})
+    EXPECT_EQ(attend(heads, kv_heads), "") << heads << " of " << kv_heads;
 }
 
 TEST(Program, OnlyItsOwnValuesAreOutputs) {

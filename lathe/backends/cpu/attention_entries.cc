@@ -5,6 +5,7 @@
 #include "lathe/backends/cpu/rows.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/fused.h"
+#include "lathe/ops/qkv_heads.h"
 
 namespace lathe::cpu {
 namespace {
@@ -15,7 +16,9 @@ struct Places {
 };
 constexpr Places kForward{0, 1, 2, 3}, kBackward{1, 4, 5, 6};
 
-int64_t width_of(const Node& node, const Type& qkv) { return qkv.shape[1] / 3 / node.attrs.i("heads"); }
+QkvHeads heads_of(const Node& node, const Type& qkv) {
+  return qkv_heads(node.op->name, qkv.shape[1], node.attrs);
+}
 
 /// Tokens of a row that memory is planned for.
 int64_t longest_of(const Node& node, const Type& qkv) {
@@ -38,11 +41,14 @@ Attention describe(const Call& c, const Places& at) {
   a.t = c.in_type(at.qkv).dtype;
   a.tokens = c.rows(at.qkv);
   a.sequences = c.cols(at.row_ids);
-  a.heads = c.node.attrs.i("heads");
-  a.width = width_of(c.node, c.in_type(at.qkv));
+  const QkvHeads of = heads_of(c.node, c.in_type(at.qkv));
+  a.heads = of.heads;
+  a.kv_heads = of.kv_heads;
+  a.width = of.width;
   a.qkv_stride = c.ld(at.qkv);
   a.out_stride = c.node.op == &op::attention ? c.ld_out(0) : c.ld(0);
   a.scale = static_cast<float>(c.node.attrs.f("scale"));
+  a.causal = c.node.attrs.b("causal");
   a.window = c.node.attrs.i("window");
   a.results_are_cold = c.out_is_cold;
   a.cu = c.input<int32_t>(at.cu);
@@ -52,10 +58,10 @@ Attention describe(const Call& c, const Places& at) {
   return a;
 }
 
-/// q, k or v of the first token, or their gradients.
+/// k (part 1) or v (2) of the first token, or their gradients.
 template <typename Byte>
 Byte* part_of(const Attention& a, int part, Byte* qkv) {
-  return qkv + static_cast<size_t>(part * a.heads * a.width) * size_of(a.t);
+  return qkv + static_cast<size_t>((a.heads + (part - 1) * a.kv_heads) * a.width) * size_of(a.t);
 }
 
 void run_attention(const Call& c) {
@@ -77,17 +83,18 @@ void run_attention_bwd(const Call& c) {
 
 size_t forward_workspace(const Node& node, const Program& program, Isa isa, int threads) {
   const Type& qkv = program.type(node.in[kForward.qkv]);
-  return attention_workspace_bytes(isa, qkv.dtype, longest_of(node, qkv), width_of(node, qkv), threads);
+  return attention_workspace_bytes(isa, qkv.dtype, longest_of(node, qkv), heads_of(node, qkv).width, threads);
 }
 
 size_t backward_workspace(const Node& node, const Program& program, Isa isa, int threads) {
   const Type& qkv = program.type(node.in[kBackward.qkv]);
-  return attention_bwd_workspace_bytes(isa, qkv.dtype, longest_of(node, qkv), width_of(node, qkv), threads);
+  const QkvHeads of = heads_of(node, qkv);
+  return attention_bwd_workspace_bytes(isa, qkv.dtype, longest_of(node, qkv), of.width, of.group(), threads);
 }
 
 bool accepts(const Node& node, const Program& program) {
   const Places& at = node.op == &op::attention ? kForward : kBackward;
-  return width_of(node, program.type(node.in[static_cast<size_t>(at.qkv)])) <= 256;
+  return heads_of(node, program.type(node.in[static_cast<size_t>(at.qkv)])).width <= 256;
 }
 
 }  // namespace

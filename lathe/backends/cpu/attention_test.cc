@@ -21,7 +21,8 @@ struct Shape {
   std::vector<int32_t> lengths;
   int64_t rest = 0;  ///< tokens after the last sequence
   double p = 0, scale = 0, size = 2;
-  int64_t window = 0;
+  int64_t window = 0, group = 1;
+  bool causal = false;
 };
 
 std::vector<Shape> shapes() {
@@ -44,14 +45,22 @@ std::vector<Shape> shapes() {
           {"window of a token", 2, 16, {40, 1, 130}, 0, 0.1, 0, 2, 1},
           {"window over several strips", 1, 64, {260, 33, 64}, 1, 0.1, 0, 2, 40},
           {"window that groups of queries share a block for", 1, 8, {1030, 90}, 2, 0.1, 0, 2, 64},
-          {"window over several blocks of keys", 1, 8, {1100}, 0, 0.1, -0.4, 2, 300}};
+          {"window over several blocks of keys", 1, 8, {1100}, 0, 0.1, -0.4, 2, 300},
+          {"heads 6 of 2", 6, 16, {40, 1, 0, 130}, 2, 0.1, 0, 2, 0, 3},
+          {"heads 2 of 1, several blocks of keys", 2, 8, {530}, 3, 0.1, 0, 2, 0, 2},
+          {"causal", 2, 64, {1, 33, 290}, 1, 0.1, 0, 2, 0, 1, true},
+          {"causal, all short lengths", 2, 32, upto40, 5, 0.1, 0, 2, 0, 2, true},
+          {"causal, width 256, negative scale", 2, 256, {66, 31}, 0, 0, -0.1, 2, 0, 2, true},
+          {"causal, several blocks of keys", 2, 8, {540, 20}, 0, 0.1, 0, 2, 0, 2, true},
+          {"causal, window, several blocks of keys", 2, 8, {700}, 2, 0.1, 0, 2, 64, 2, true},
+          {"causal, window of a token", 3, 16, {40, 1, 130}, 0, 0.1, 0, 2, 1, 3, true}};
 }
 
 /// A drawn case with its packed tensors.  q, k and v are interleaved, as one product gives them.
 struct Case {
   const Shape& shape;
   DType t;
-  int64_t tokens, width, qkv_stride;
+  int64_t tokens, width, kv_width, qkv_stride;  ///< columns of q, and of k and v
   std::vector<int32_t> cu{0}, samples;
   Tensor qkv, dout;
   Attention a;
@@ -61,7 +70,8 @@ struct Case {
         t(type),
         tokens(count(s)),
         width(s.heads * s.width),
-        qkv_stride(3 * width),
+        kv_width(width / s.group),
+        qkv_stride(width + 2 * kv_width),
         qkv(type, tokens * qkv_stride),
         dout(type, tokens * width) {
     Draw draw(11);
@@ -74,7 +84,9 @@ struct Case {
     a.tokens = tokens;
     a.sequences = static_cast<int64_t>(s.lengths.size());
     a.heads = s.heads;
+    a.kv_heads = s.heads / s.group;
     a.width = s.width;
+    a.causal = s.causal;
     a.qkv_stride = qkv_stride;
     a.scale = static_cast<float>(s.scale);
     a.window = s.window;
@@ -90,17 +102,24 @@ struct Case {
   int64_t longest() const {
     return shape.lengths.empty() ? 0 : *std::max_element(shape.lengths.begin(), shape.lengths.end());
   }
+  /// Where q (0), k or v begins in a row, and how many columns it has.
+  int64_t place(int which) const { return which == 0 ? 0 : width + (which - 1) * kv_width; }
+  int64_t columns(int which) const { return which == 0 ? width : kv_width; }
   const std::byte* input(int which) const {
-    return qkv.data() + static_cast<size_t>(which * width) * size_of(t);
+    return qkv.data() + static_cast<size_t>(place(which)) * size_of(t);
   }
   double scale() const {
     return shape.scale == 0 ? 1 / std::sqrt(static_cast<double>(shape.width)) : double{a.scale};
   }
   double at(int which, int64_t token, int64_t h, int64_t d) const {
-    return qkv[token * qkv_stride + which * width + h * shape.width + d];
+    return qkv[token * qkv_stride + place(which) + (which == 0 ? h : h / shape.group) * shape.width + d];
   }
   int64_t index(int64_t token, int64_t h, int64_t d) const { return token * width + h * shape.width + d; }
+  int64_t kv_index(int64_t token, int64_t h, int64_t d) const {
+    return token * kv_width + h / shape.group * shape.width + d;
+  }
   bool sees(int64_t query, int64_t key) const {
+    if (shape.causal && key > query) return false;
     return shape.window == 0 || std::abs(query - key) <= shape.window;
   }
   double mask(size_t b, int64_t h, int64_t query, int64_t key) const {
@@ -142,7 +161,8 @@ Exact exact(const Case& c, const Tensor& stored, const Tensor& stored_lse, doubl
   const size_t n = static_cast<size_t>(c.tokens * c.width);
   const Numbers qkv = numbers(c.qkv), dout = numbers(c.dout), out = numbers(stored);
   const auto row = [&](int which, int64_t token, int64_t h) {
-    return qkv.data() + token * c.qkv_stride + which * c.width + h * c.shape.width;
+    return qkv.data() + token * c.qkv_stride + c.place(which) +
+           (which == 0 ? h : h / c.shape.group) * c.shape.width;
   };
   const auto add = [](Expected& sum, double term, double off) {
     sum.value += term;
@@ -150,11 +170,12 @@ Exact exact(const Case& c, const Tensor& stored, const Tensor& stored_lse, doubl
   };
   const double scale = c.scale(), score_eps = kEps * 4 * std::sqrt(static_cast<double>(c.shape.width));
   Exact e;
-  e.out = e.dq = e.dk = e.dv = std::vector<Expected>(n, {0, 0});
+  e.out = e.dq = std::vector<Expected>(n, {0, 0});
+  e.dk = e.dv = std::vector<Expected>(static_cast<size_t>(c.tokens * c.kv_width), {0, 0});
   e.lse = std::vector<Expected>(static_cast<size_t>(c.tokens * c.shape.heads), {0, 0});
   for_rows(c, [&](size_t b, int64_t h, int64_t i) {
     const int64_t length = c.cu[b + 1] - c.cu[b], q = c.cu[b] + i, width = c.shape.width;
-    const double depth = 12 + static_cast<double>(std::max(length, width));
+    const double depth = 12 + static_cast<double>(std::max(length * c.shape.group, width));
     Numbers score(static_cast<size_t>(length)), error = score, dp = score, dp_size = score;
     double largest = -INFINITY, sum = 0, delta = 0, delta_size = 0;
     const double *x = row(0, q, h), *dy = dout.data() + c.index(q, h, 0), *y = out.data() + c.index(q, h, 0);
@@ -199,7 +220,7 @@ Exact exact(const Case& c, const Tensor& stored, const Tensor& stored_lse, doubl
       const double of_v = again * mask, of_v_off = (again_off + fine) * of_v;
       for (int64_t d = 0; d < width; ++d) {
         const size_t from = static_cast<size_t>(c.index(q, h, d));
-        const size_t to = static_cast<size_t>(c.index(c.cu[b] + j, h, d));
+        const size_t to = static_cast<size_t>(c.kv_index(c.cu[b] + j, h, d));
         add(e.out[from], of_out * v[d], of_out_off * v[d]);
         add(e.dq[from], of_score * k[d], of_score_off * k[d]);
         add(e.dk[to], of_score * x[d], of_score_off * x[d]);
@@ -218,19 +239,21 @@ Tensors run_forward(const Case& c, ThreadPool& pool, Isa isa) {
   return out;
 }
 
-/// dq, dk, dv, each [N, H · D]
+/// dq [N, H · D], dk, dv [N, K · D]
 Tensors run_backward(const Case& c, const Tensors& forward, ThreadPool& pool, Isa isa) {
   Tensor d(c.t, c.tokens * c.qkv_stride);
-  const auto at = [&](int which) { return d.data() + static_cast<size_t>(which * c.width) * size_of(c.t); };
-  Workspace workspace(attention_bwd_workspace_bytes(isa, c.t, c.longest(), c.shape.width, pool.size()));
+  const auto at = [&](int which) { return d.data() + static_cast<size_t>(c.place(which)) * size_of(c.t); };
+  Workspace workspace(
+      attention_bwd_workspace_bytes(isa, c.t, c.longest(), c.shape.width, c.shape.group, pool.size()));
   attention_bwd(pool, isa, c.a, c.dout.data(), c.input(0), c.input(1), c.input(2), forward[0].data(),
                 forward[1].f32(), at(0), at(1), at(2), workspace.data());
   EXPECT_TRUE(d.intact());
   Tensors out;
   for (int which = 0; which < 3; ++which) {
     int64_t i = 0;
-    out.emplace_back(c.t, c.tokens * c.width, [&] {
-      const double x = d[i / c.width * c.qkv_stride + which * c.width + i % c.width];
+    const int64_t columns = c.columns(which);
+    out.emplace_back(c.t, c.tokens * columns, [&] {
+      const double x = d[i / columns * c.qkv_stride + c.place(which) + i % columns];
       ++i;
       return x;
     });
@@ -274,7 +297,7 @@ TEST(Attention, PastTheCachesGivesTheSameBits) {
         Workspace out(bytes + skew), d(3 * bytes + skew);
         std::vector<float> lse(static_cast<size_t>(c.tokens * shape.heads));
         Workspace space(attention_workspace_bytes(isa, t, c.longest(), shape.width, pool.size()));
-        Workspace space_bwd(attention_bwd_workspace_bytes(isa, t, c.longest(), shape.width, pool.size()));
+        Workspace space_bwd(attention_bwd_workspace_bytes(isa, t, c.longest(), shape.width, 1, pool.size()));
         std::byte* const y = static_cast<std::byte*>(out.data()) + skew;
         std::byte* const dqkv = static_cast<std::byte*>(d.data()) + skew;
         const auto part = [&](int which) { return dqkv + static_cast<size_t>(which * c.width) * size_of(t); };
@@ -294,8 +317,10 @@ TEST(Attention, PastTheCachesGivesTheSameBits) {
 }
 
 TEST(Attention, ASequenceHasTheSameBitsBesideALongerOne) {
-  for (const int64_t window : {0, 64}) {
-    const Shape two{"", 2, 16, {400, 700}, 0, 0.1, 0, 2, window}, one{"", 2, 16, {400}, 0, 0.1, 0, 2, window};
+  for (const int64_t window : {0, 64, -1}) {
+    const bool causal = window < 0;
+    const Shape two{"", 2, 16, {400, 700}, 0, 0.1, 0, 2, causal ? 0 : window, 1, causal};
+    const Shape one{"", 2, 16, {400}, 0, 0.1, 0, 2, causal ? 0 : window, 1, causal};
     for_levels(attention_kernels, [&](Isa isa, DType t) {
       const Case both(two, t);
       Case alone(one, t);
@@ -364,12 +389,13 @@ TEST(Attention, WorkspaceStopsGrowingWithTheSequence) {
   for_levels(attention_kernels, [&](Isa isa, DType t) {
     for (int64_t width : {16, 64, 80}) {
       const size_t block = attention_workspace_bytes(isa, t, 513, width, 1);
-      const size_t block_bwd = attention_bwd_workspace_bytes(isa, t, 512, width, 1);
+      const size_t block_bwd = attention_bwd_workspace_bytes(isa, t, 512, width, 1, 1);
       EXPECT_LT(attention_workspace_bytes(isa, t, 128, width, 1), block);
-      EXPECT_LT(attention_bwd_workspace_bytes(isa, t, 128, width, 1), block_bwd);
+      EXPECT_LT(attention_bwd_workspace_bytes(isa, t, 128, width, 1, 1), block_bwd);
       EXPECT_EQ(attention_workspace_bytes(isa, t, kLong, width, 1), block);
-      EXPECT_LE(attention_bwd_workspace_bytes(isa, t, kLong, width, 1),
-                block_bwd + kLong * static_cast<size_t>((width + 31) / 32 * 32) * sizeof(float));
+      for (const size_t group : {1, 4})
+        EXPECT_LE(attention_bwd_workspace_bytes(isa, t, kLong, width, static_cast<int64_t>(group), 1),
+                  block_bwd + group * kLong * static_cast<size_t>((width + 31) / 32 * 32) * sizeof(float));
       EXPECT_LE(block_bwd, size_t{2} << 20) << "more than a core's cache";
     }
   });
@@ -395,7 +421,7 @@ TEST(Attention, LongSequenceNeedsNoSquareOfMemory) {
   Tensor out(DType::f32, length * width), lse(DType::f32, length);
   const size_t bytes = attention_workspace_bytes(isa, DType::f32, length, width, pool.size());
   EXPECT_LT(bytes, size_t{16} << 20);
-  EXPECT_LT(attention_bwd_workspace_bytes(isa, DType::f32, length, width, pool.size()), size_t{32} << 20);
+  EXPECT_LT(attention_bwd_workspace_bytes(isa, DType::f32, length, width, 1, pool.size()), size_t{32} << 20);
   Workspace workspace(bytes);
   attention(pool, isa, a, q.data(), k.data(), v.data(), out.data(), lse.f32(), workspace.data());
   for (int64_t i = 0; i < length * width; ++i)

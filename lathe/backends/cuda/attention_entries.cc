@@ -64,10 +64,11 @@ size_t backward_workspace(const Node& node, const Program& program) {
 
 bool tensor_cores_accept(const Node& node, const Program& program) {
   const Type& qkv = qkv_of(node, program);
-  return attention_on_tensor_cores(qkv.dtype, width_of(node, qkv), node.attrs.i("window") > 0);
+  return op::is_encoders(node.attrs) &&
+         attention_on_tensor_cores(qkv.dtype, width_of(node, qkv), node.attrs.i("window") > 0);
 }
 bool plain_accepts(const Node& node, const Program& program) {
-  return width_of(node, qkv_of(node, program)) <= 256;
+  return op::is_encoders(node.attrs) && width_of(node, qkv_of(node, program)) <= 256;
 }
 
 }  // namespace

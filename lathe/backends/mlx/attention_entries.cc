@@ -198,11 +198,17 @@ int64_t length_bucket(int64_t longest) {
   return bucket;
 }
 
+namespace {
+template <int kBounds>
+bool takes(const Node& node, const Program& program) {
+  return op::is_encoders(node.attrs) && host_knows_rows<kBounds>(node, program);
+}
+}  // namespace
+
 std::vector<Entry> attention_entries() {
-  return {{&op::attention, "padded", run_attention, host_knows_rows<1>, padded_bytes<0, 2, 5>,
-           padded_masks<0, 2>},
-          {&op::attention_bwd, "padded", run_attention_bwd, host_knows_rows<4>, padded_bytes<1, 5, 7>,
-           padded_masks<1, 5>}};
+  return {
+      {&op::attention, "padded", run_attention, takes<1>, padded_bytes<0, 2, 5>, padded_masks<0, 2>},
+      {&op::attention_bwd, "padded", run_attention_bwd, takes<4>, padded_bytes<1, 5, 7>, padded_masks<1, 5>}};
 }
 
 }  // namespace lathe::mlx

@@ -80,7 +80,7 @@ template <int kQkv>
 bool takes_heads(const Node& node, const Program& program) {
   const Type& qkv = program.type(node.in[kQkv]);
   const int64_t width = qkv.shape[1] / 3 / node.attrs.i("heads");
-  return qkv.shape[0] > 0 && width % kSide == 0 && width <= kWidest &&
+  return op::is_encoders(node.attrs) && qkv.shape[0] > 0 && width % kSide == 0 && width <= kWidest &&
          elements(qkv) <= std::numeric_limits<int32_t>::max();
 }
 

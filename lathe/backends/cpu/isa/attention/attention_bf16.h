@@ -49,7 +49,7 @@ class Ahead {
   explicit Ahead(const AttentionTask& t)
       : lines_(parts(t.width, 32)), end_(t.count < t.length ? 0 : t.length * lines_) {
     for (int64_t query = 0; query < t.length; query += kStrip)
-      steps_ += parts(end_seen(t, query, kStrip) - first_seen(t, query, kStrip), 2);
+      steps_ += t.group * parts(end_key(t, query, kStrip) - first_key(t, query, kStrip), 2);
   }
   void add(const void* x, int64_t stride, int64_t next) {
     tensors_[count_++] = {static_cast<const char*>(x) + 2 * next, 2 * stride};
@@ -123,7 +123,7 @@ inline void hide_unseen(const AttentionTask& t, int64_t query, int64_t queries, 
   if (all_seen(t, query, queries, key, keys)) return;
   const __m512 hidden = _mm512_set1_ps(t.scale < 0 ? __builtin_inff() : -__builtin_inff());
   for (int64_t place = key - query; place < key - query + keys; ++place, s += kStrip) {
-    const uint32_t unseen = first_of_32(place - t.window) | ~first_of_32(place + t.window + 1);
+    const uint32_t unseen = first_of_32(place - t.after) | ~first_of_32(place + t.before + 1);
     _mm512_mask_store_ps(s, static_cast<__mmask16>(unseen), hidden);
     _mm512_mask_store_ps(s + 16, static_cast<__mmask16>(unseen >> 16), hidden);
   }
@@ -254,21 +254,22 @@ void forward(const AttentionTask* task) {
   const AttentionTask& t = *task;
   const ForwardSpace w(t.length, t.width, t.workspace);
   Ahead ahead(t);
-  for (const void* x : {t.q, t.k, t.v}) ahead.add(x, t.qkv_stride, t.qkv_next);
+  ahead.add(t.q, t.qkv_stride, t.q_next);
+  for (const void* x : {t.k, t.v}) ahead.add(x, t.qkv_stride, t.kv_next);
   if (!t.results_are_cold) ahead.add(t.y, t.out_stride, t.out_next);
   Running run[kMaxStrips];
   for (Running& of : run)
     for (int h = 0; h < 2; ++h) of.top[h] = _mm512_set1_ps(kNoneSeen), of.sum[h] = _mm512_setzero_ps();
   const int64_t in_last = t.count % kStrip;
-  const int64_t start = first_seen(t, t.first, kStrip), end = end_seen(t, t.first, t.count);
+  const int64_t start = first_key(t, t.first, kStrip), end = end_key(t, t.first, t.count);
   const bool one_block = end - start <= kMaxKeys;
   for (int64_t begin = start; begin < end; begin += kMaxKeys) {
     const int64_t keys = smaller(kMaxKeys, end - begin);
     take_keys(t, w, begin, keys, t.count > 16, in_last > 0 && in_last <= 16);
     for (int64_t strip = 0; strip * kStrip < t.count; ++strip) {
       const int64_t at = strip * kStrip, query = t.first + at;
-      const int64_t last = end_seen(t, query, smaller(kStrip, t.count - at));
-      if (last <= begin || first_seen(t, query, kStrip) >= begin + keys) continue;
+      const int64_t last = end_key(t, query, smaller(kStrip, t.count - at));
+      if (last <= begin || first_key(t, query, kStrip) >= begin + keys) continue;
       float* const y = w.y + (one_block ? 0 : strip) * w.wide * 32 * kStrip;
       forward_strip<kMultiply>(t, w, query, begin, keys, run[strip], y, ahead);
       if (last <= begin + keys) finish_strip(t, w, query, run[strip], y);

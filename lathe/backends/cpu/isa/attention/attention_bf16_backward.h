@@ -25,16 +25,19 @@ struct BackwardSpace : Extents {
   KeyGroup* groups = reinterpret_cast<KeyGroup*>(pieces.floats(keys / 2));
   bool one_block;
   float* dq;  ///< of a group, or of all strips where they wait for more blocks of keys
-  BackwardSpace(int64_t length, int64_t width, float* base)
+  BackwardSpace(int64_t length, int64_t width, int64_t group, float* base)
       : Extents(length, width), pieces{base}, one_block(length <= kMaxKeys) {
-    dq = pieces.floats((one_block ? kGroupStrips : parts(length, kStrip)) * wide * 32 * kStrip);
+    dq = pieces.floats((one_block ? kGroupStrips : group * parts(length, kStrip)) * wide * 32 * kStrip);
   }
-  float* dq_of(int64_t query) const {
-    return dq + (one_block ? query / kStrip % kGroupStrips : query / kStrip) * wide * 32 * kStrip;
+  /// head: of the group
+  float* dq_of(const AttentionTask& t, int64_t head, int64_t query) const {
+    const int64_t strip = query / kStrip;
+    const int64_t place = one_block ? strip % kGroupStrips : head * parts(t.length, kStrip) + strip;
+    return dq + place * wide * 32 * kStrip;
   }
 };
-int64_t backward_workspace(int64_t length, int64_t width) {
-  return BackwardSpace(length, width, nullptr).pieces.used;
+int64_t backward_workspace(int64_t length, int64_t width, int64_t group) {
+  return BackwardSpace(length, width, group, nullptr).pieces.used;
 }
 
 /// Scores and gradients of probabilities [keys, 32] of a strip → probabilities as left operand, gradients of
@@ -112,7 +115,7 @@ inline void clear_operands(const BackwardSpace& w, int64_t strip, int64_t from, 
 /// and their share of dq.
 template <Multiply kMultiply>
 inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64_t query, int64_t begin,
-                           int64_t block_keys, Seen seen, Ahead& ahead) {
+                           int64_t block_keys, Seen seen, float* dq, Ahead& ahead) {
   const int64_t queries = smaller(kStrip, t.length - query), strip = query / kStrip % kGroupStrips;
   const auto [from, keys] = seen;
   const int halves = queries > 16 ? 2 : 1;
@@ -137,8 +140,8 @@ inline void backward_strip(const AttentionTask& t, const BackwardSpace& w, int64
   const float factor = t.scale * kLog2E, scale = kept_scale(t.dropout);
   halves == 2 ? softmax_bwd<2>(w, from, keys, strip, factor, scale, lse2, minus_delta, ahead)
               : softmax_bwd<1>(w, from, keys, strip, factor, scale, lse2, minus_delta, ahead);
-  kMultiply({2 * w.wide, 2, parts(keys, 32), w.k_turned + from / 32, parts(block_keys, 32), w.ds_right, 2,
-             w.dq_of(query), kStrip, begun_before(t, query, begin)});
+  kMultiply({2 * w.wide, 2, parts(keys, 32), w.k_turned + from / 32, parts(block_keys, 32), w.ds_right, 2, dq,
+             kStrip, begun_before(t, query, begin)});
 }
 
 /// What a group of up to kGroupStrips strips adds to dk and dv of the keys `seen` of a block; the strips have
@@ -154,41 +157,63 @@ inline void add_keys(const AttentionTask& t, const BackwardSpace& w, int64_t que
   kMultiply({rows, wide, strips, w.ds + operand, kGroupStrips, w.q, wide, w.dk + sum, wide * 16, add});
 }
 
-/// Goes block of keys by block of keys; a query's gradient is complete after the last block that it sees.
+constexpr int64_t kGroup = kGroupStrips * kStrip;
+
+/// Whether dk and dv of a block of keys begin with zeros: the first group of queries, too, does not see all
+/// keys.
+inline bool begins_with_zeros(const AttentionTask& t, int64_t begin, int64_t keys) {
+  const int64_t start = first_query(t, begin, kGroup);
+  return seen_of_block(t, start, smaller(kGroup, t.length - start), begin, keys).keys < keys;
+}
+
+/// Adds to dk and dv of the block of keys from `begin` on what the queries of a head give, and to dq, which
+/// is complete after the last block that a query sees.  add: dk and dv hold sums.
+template <Multiply kMultiply>
+inline void backward_queries(const AttentionTask& t, const BackwardSpace& w, int64_t head, int64_t begin,
+                             int64_t keys, bool add, Ahead& ahead) {
+  const __m512 scale[2] = {_mm512_set1_ps(t.scale), _mm512_set1_ps(t.scale)};
+  const int64_t end = end_query(t, begin, keys);
+  for (int64_t query = first_query(t, begin, kGroup); query < end; query += kGroup, add = true) {
+    const int64_t queries = smaller(kGroup, t.length - query);
+    const Seen all = seen_of_block(t, query, queries, begin, keys);
+    for (int64_t at = 0; at < queries; at += kStrip) {
+      const Seen seen = seen_of_block(t, query + at, smaller(kStrip, queries - at), begin, keys);
+      if (seen.keys > 0)
+        backward_strip<kMultiply>(t, w, query + at, begin, keys, seen, w.dq_of(t, head, query + at), ahead);
+      const Seen there = seen.keys > 0 ? seen : Seen{all.from, 0};
+      clear_operands(w, at / kStrip, all.from, there.from);
+      clear_operands(w, at / kStrip, there.end(), all.end());
+    }
+    add_keys<kMultiply>(t, w, query, queries, all, add);
+    if (end_key(t, query, queries) > begin + keys) continue;
+    for (int64_t at = 0; at < queries; at += kStrip)
+      store_turned(smaller(kStrip, queries - at), t.width, w.dq_of(t, head, query + at), scale,
+                   static_cast<Bf16*>(t.dq) + (query + at) * t.qkv_stride, t.qkv_stride, t.results_are_cold);
+  }
+}
+
+/// Goes block of keys by block of keys, and for each through the heads of the group, whose shares of dk and
+/// dv are added in their order.
 template <Multiply kMultiply>
 void backward(const AttentionTask* task) {
   const AttentionTask& t = *task;
-  const BackwardSpace w(t.length, t.width, t.workspace);
+  const BackwardSpace w(t.length, t.width, t.group, t.workspace);
   Ahead ahead(t);
-  for (const void* x : {t.q, t.k, t.v}) ahead.add(x, t.qkv_stride, t.qkv_next);
+  ahead.add(t.q, t.qkv_stride, t.q_next);
+  for (const void* x : {t.k, t.v}) ahead.add(x, t.qkv_stride, t.kv_next);
   for (const void* x : {t.dout, t.out}) ahead.add(x, t.out_stride, t.out_next);
-  if (!t.results_are_cold)
-    for (const void* x : {t.dq, t.dk, t.dv}) ahead.add(x, t.qkv_stride, t.qkv_next);
-  constexpr int64_t kGroup = kGroupStrips * kStrip;
-  const __m512 scale[2] = {_mm512_set1_ps(t.scale), _mm512_set1_ps(t.scale)};
+  if (!t.results_are_cold) {
+    ahead.add(t.dq, t.qkv_stride, t.q_next);
+    for (const void* x : {t.dk, t.dv}) ahead.add(x, t.qkv_stride, t.kv_next);
+  }
   for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
     const int64_t keys = take_keys(t, w, begin), row = w.wide * 32;
-    const int64_t start = first_seen(t, begin, kGroup), end = end_seen(t, begin, keys);
-    const bool adds = seen_of_block(t, start, smaller(kGroup, t.length - start), begin, keys).keys < keys;
-    if (adds)  // the first group, too, which does not see all keys
+    const bool zeros = begins_with_zeros(t, begin, keys);
+    if (zeros)
       for (float* sums : {w.dk, w.dv}) memset(sums, 0, static_cast<size_t>(w.keys * row) * sizeof *sums);
-    for (int64_t query = start; query < end; query += kGroup) {
-      const int64_t queries = smaller(kGroup, t.length - query);
-      const Seen all = seen_of_block(t, query, queries, begin, keys);
-      for (int64_t at = 0; at < queries; at += kStrip) {
-        const Seen seen = seen_of_block(t, query + at, smaller(kStrip, queries - at), begin, keys);
-        if (seen.keys > 0) backward_strip<kMultiply>(t, w, query + at, begin, keys, seen, ahead);
-        const Seen there = seen.keys > 0 ? seen : Seen{all.from, 0};
-        clear_operands(w, at / kStrip, all.from, there.from);
-        clear_operands(w, at / kStrip, there.end(), all.end());
-      }
-      add_keys<kMultiply>(t, w, query, queries, all, adds || query > start);
-      if (end_seen(t, query, queries) > begin + keys) continue;
-      for (int64_t at = 0; at < queries; at += kStrip)
-        store_turned(smaller(kStrip, queries - at), t.width, w.dq_of(query + at), scale,
-                     static_cast<Bf16*>(t.dq) + (query + at) * t.qkv_stride, t.qkv_stride,
-                     t.results_are_cold);
-    }
+    for (int64_t head = 0; head < t.group; ++head)
+      backward_queries<kMultiply>(head_of_group<Bf16>(t, head), w, head, begin, keys, zeros || head > 0,
+                                  ahead);
     const int64_t first = begin * t.qkv_stride;
     store_rows(keys, t.width, w.dk, row, t.scale, static_cast<Bf16*>(t.dk) + first, t.qkv_stride,
                t.results_are_cold);

@@ -36,7 +36,7 @@ struct ForwardSpace {
   float* p = pieces.take(kQueries, keys);
 };
 struct BackwardSpace {
-  int64_t length, width;
+  int64_t length, width, group;
   Pieces pieces;
   int64_t keys = smaller(length, kMaxKeys);
   bool one_block = length <= kMaxKeys;
@@ -47,19 +47,16 @@ struct BackwardSpace {
   float* dv = pieces.take(keys, width);
   float* q = pieces.take(kQueries, width);
   float* dy = pieces.take(kQueries, width);
-  float* dq = pieces.take(one_block ? kQueries : length, width);  ///< all that wait for more keys
+  float* dq =
+      pieces.take(one_block ? kQueries : group * padded(length), width);  ///< all that wait for more keys
   float* p = pieces.take(kQueries, keys);
   float* dp = pieces.take(kQueries, keys);
 };
-template <typename Space>
-Space space_of(int64_t length, int64_t width, float* base) {
-  return {length, width, {base}};
-}
 int64_t forward_workspace(int64_t length, int64_t width) {
-  return space_of<ForwardSpace>(length, width, nullptr).pieces.used;
+  return ForwardSpace{length, width, {nullptr}}.pieces.used;
 }
-int64_t backward_workspace(int64_t length, int64_t width) {
-  return space_of<BackwardSpace>(length, width, nullptr).pieces.used;
+int64_t backward_workspace(int64_t length, int64_t width, int64_t group) {
+  return BackwardSpace{length, width, group, {nullptr}}.pieces.used;
 }
 
 /// x where the column is below `cols`, else `fill`.
@@ -95,7 +92,7 @@ inline void hide_unseen(const AttentionTask& t, int64_t query, int64_t queries, 
                         float* p, int64_t key_row) {
   if (all_seen(t, query, queries, first, keys)) return;
   for (int64_t i = 0; i < queries; ++i, p += key_row) {
-    const int64_t begin = query + i - t.window - first, end = query + i + t.window + 1 - first;
+    const int64_t begin = query + i - t.before - first, end = query + i + t.after + 1 - first;
     for (int64_t c = 0; c < smaller(begin, keys); ++c) p[c] = -__builtin_inff();
     for (int64_t c = end > 0 ? end : 0; c < keys; ++c) p[c] = -__builtin_inff();
   }
@@ -153,11 +150,11 @@ inline void forward_queries(const AttentionTask& t, const ForwardSpace& w, int64
 template <typename T>
 void forward(const AttentionTask* task) {
   const AttentionTask& t = *task;
-  const ForwardSpace w = space_of<ForwardSpace>(t.length, t.width, t.workspace);
+  const ForwardSpace w{t.length, t.width, {t.workspace}};
   const int64_t wide = padded(t.width);
   RowSum known[kMaxKeys];
   for (int64_t i = 0; i < t.count; ++i) known[i] = {kNoneSeen, 0};
-  const int64_t start = first_seen(t, t.first, 32), end = end_seen(t, t.first, t.count);
+  const int64_t start = first_key(t, t.first, 32), end = end_key(t, t.first, t.count);
   const bool one_block = end - start <= kMaxKeys;
   for (int64_t begin = start; begin < end; begin += kMaxKeys) {
     const int64_t keys = smaller(kMaxKeys, end - begin), key = begin * t.qkv_stride;
@@ -165,8 +162,8 @@ void forward(const AttentionTask* task) {
     unpack(keys, t.width, 0, static_cast<const T*>(t.v) + key, t.qkv_stride, 1.f, w.v);
     for (int64_t at = 0; at < t.count; at += kQueries) {
       const int64_t query = t.first + at, queries = smaller(kQueries, t.count - at);
-      const int64_t last = end_seen(t, query, queries);
-      if (last <= begin || first_seen(t, query, 32) >= begin + keys) continue;
+      const int64_t last = end_key(t, query, queries);
+      if (last <= begin || first_key(t, query, 32) >= begin + keys) continue;
       float* const y = w.y + (one_block ? 0 : at) * wide;
       forward_queries<T>(t, w, query, queries, begin, keys, known + at, y);
       if (last > begin + keys) continue;
@@ -232,33 +229,45 @@ inline void take_queries(const AttentionTask& t, const BackwardSpace& w, int64_t
   }
 }
 
-/// Goes block of keys by block of keys; a query's gradient is complete after the last block that it sees.
+/// Adds to dk and dv of the block of keys from `begin` on what the queries of a head give, and to dq, which
+/// is complete after the last block that a query sees; dqs: of all queries of the head, or of those at hand.
+template <typename T>
+inline void backward_queries(const AttentionTask& t, const BackwardSpace& w, int64_t begin, int64_t keys,
+                             float* dqs) {
+  const int64_t wide = padded(t.width), key_row = padded(w.keys);
+  const Left ds = left(w.dp, key_row);
+  const int64_t end = end_query(t, begin, keys);
+  for (int64_t query = first_query(t, begin, kQueries); query < end; query += kQueries) {
+    const int64_t queries = smaller(kQueries, t.length - query);
+    const Seen seen = seen_of_block(t, query, queries, begin, keys);
+    const int64_t from = seen.from * wide;
+    take_queries<T>(t, w, query, queries, begin, seen);
+    const Left p = left_transposed(w.p, key_row), turned_ds = left_transposed(w.dp, key_row);
+    product<true>(seen.keys, wide, queries, p, right(w.dy, wide), w.dv + from, wide);
+    product<true>(seen.keys, wide, queries, turned_ds, right(w.q, wide), w.dk + from, wide);
+    float* const dq = dqs + (w.one_block ? 0 : query) * wide;
+    const Right k = right(w.k + from, wide);
+    begun_before(t, query, begin) ? product<true>(queries, wide, seen.keys, ds, k, dq, wide)
+                                  : product<false>(queries, wide, seen.keys, ds, k, dq, wide);
+    if (end_key(t, query, queries) <= begin + keys)
+      pack(queries, t.width, dq, t.scale, static_cast<T*>(t.dq) + query * t.qkv_stride, t.qkv_stride);
+  }
+}
+
+/// Goes block of keys by block of keys, and for each through the heads of the group, whose shares of dk and
+/// dv are added in their order.
 template <typename T>
 void backward(const AttentionTask* task) {
   const AttentionTask& t = *task;
-  const BackwardSpace w = space_of<BackwardSpace>(t.length, t.width, t.workspace);
+  const BackwardSpace w{t.length, t.width, t.group, {t.workspace}};
   const int64_t wide = padded(t.width), key_row = padded(w.keys);
-  const Left ds = left(w.dp, key_row);
   for (int64_t begin = 0; begin < t.length; begin += kMaxKeys) {
     const int64_t keys = take_keys<T>(t, w, begin);
     memset(w.dk, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
     memset(w.dv, 0, static_cast<size_t>(key_row * wide) * sizeof(float));
-    const int64_t end = end_seen(t, begin, keys);
-    for (int64_t query = first_seen(t, begin, kQueries); query < end; query += kQueries) {
-      const int64_t queries = smaller(kQueries, t.length - query);
-      const Seen seen = seen_of_block(t, query, queries, begin, keys);
-      const int64_t from = seen.from * wide;
-      take_queries<T>(t, w, query, queries, begin, seen);
-      const Left p = left_transposed(w.p, key_row), turned_ds = left_transposed(w.dp, key_row);
-      product<true>(seen.keys, wide, queries, p, right(w.dy, wide), w.dv + from, wide);
-      product<true>(seen.keys, wide, queries, turned_ds, right(w.q, wide), w.dk + from, wide);
-      float* const dq = w.dq + (w.one_block ? 0 : query) * wide;
-      const Right k = right(w.k + from, wide);
-      begun_before(t, query, begin) ? product<true>(queries, wide, seen.keys, ds, k, dq, wide)
-                                    : product<false>(queries, wide, seen.keys, ds, k, dq, wide);
-      if (end_seen(t, query, queries) <= begin + keys)
-        pack(queries, t.width, dq, t.scale, static_cast<T*>(t.dq) + query * t.qkv_stride, t.qkv_stride);
-    }
+    for (int64_t head = 0; head < t.group; ++head)
+      backward_queries<T>(head_of_group<T>(t, head), w, begin, keys,
+                          w.dq + (w.one_block ? 0 : head * padded(t.length) * wide));
     pack(keys, t.width, w.dk, 1.f, static_cast<T*>(t.dk) + begin * t.qkv_stride, t.qkv_stride);
     pack(keys, t.width, w.dv, 1.f, static_cast<T*>(t.dv) + begin * t.qkv_stride, t.qkv_stride);
   }

@@ -6,13 +6,16 @@
 
 namespace lathe::cpu {
 
-/// One head of one sequence: pointers to its first token.
+/// One head of one sequence: pointers to its first token.  Backward: one head of k and v with the `group`
+/// heads of q that it serves; pointers are those of the first one, `width` columns before the next.
 struct AttentionTask {
   int64_t length, width;
-  int64_t first, count;            ///< forward: the queries to compute, at most 512
-  int64_t qkv_stride, out_stride;  ///< elements between tokens
-  int64_t qkv_next, out_next;      ///< elements to where the thread probably goes on
-  int64_t window;                  ///< a query sees keys at most this many tokens away
+  int64_t group;                      ///< forward: 1
+  int64_t lse_stride;                 ///< backward: elements between the lse of heads
+  int64_t first, count;               ///< forward: the queries to compute, at most 512
+  int64_t qkv_stride, out_stride;     ///< elements between tokens
+  int64_t q_next, kv_next, out_next;  ///< elements to where the thread probably goes on
+  int64_t before, after;              ///< a query sees the keys at most this many tokens before and after it
   float scale;
   uint32_t head, sample;
   DropoutRule dropout;
@@ -32,7 +35,7 @@ struct AttentionKernels {
   void (*backward)(const AttentionTask*);
   /// Floats of workspace for a sequence of that length, a multiple of 16.
   int64_t (*forward_workspace)(int64_t length, int64_t width);
-  int64_t (*backward_workspace)(int64_t length, int64_t width);
+  int64_t (*backward_workspace)(int64_t length, int64_t width, int64_t group);
   /// Called around a thread's tasks; null if there is nothing to set up.
   void (*begin)();
   void (*end)();
