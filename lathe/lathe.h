@@ -13,7 +13,7 @@
 #include "lathe/data/squad.h"
 #include "lathe/data/tokenized.h"
 #include "lathe/data/torch_random.h"  // PyTorch's random numbers
-#include "lathe/models/encoders/encoder.h"
+#include "lathe/models/make_model.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"  // relu, linear, mean, …
 #include "lathe/settings/training_arguments.h"

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 NAVIGATION = [
     ("Start", [("index", "Quick start"), ("tickets", "A worked example"), ("contents", "All pages"), ("from_run_glue", "From run_glue.py"),
                ("differences", "How it differs"), ("limits", "Limits")]),
-    ("Use", [("train", "Train"), ("own_data", "Own data"), ("ner", "Labels of words"), ("mlm", "Masked language models"), ("swag", "Multiple choice"), ("reranking", "Reranking"), ("evaluate", "Evaluate"), ("predict", "Predict"), ("encode", "Vectors of texts"), ("embed", "Train vectors"), ("lora", "LoRA"), ("resume", "Resume"),
+    ("Use", [("train", "Train"), ("own_data", "Own data"), ("ner", "Labels of words"), ("mlm", "Masked language models"), ("clm", "Models that write"), ("swag", "Multiple choice"), ("reranking", "Reranking"), ("evaluate", "Evaluate"), ("predict", "Predict"), ("encode", "Vectors of texts"), ("embed", "Train vectors"), ("lora", "LoRA"), ("resume", "Resume"),
              ("report", "See runs"), ("devices", "Devices"), ("memory", "Memory"), ("measure", "Measure"), ("flags", "Every flag"),
              ("commands", "Every command"), ("models", "Models and tokenizers"), ("hub", "The Hub"),
              ("distributed", "Several processes"), ("apple", "Apple silicon")]),

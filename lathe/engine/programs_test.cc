@@ -5,7 +5,7 @@
 #include <future>
 #include <latch>
 
-#include "lathe/models/encoders/encoder.h"
+#include "lathe/models/make_model.h"
 #include "lathe/tasks/tasks.h"
 
 namespace lathe {

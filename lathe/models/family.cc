@@ -6,7 +6,8 @@ namespace lathe {
 
 const std::vector<const Family*>& families() {
   static const std::vector<const Family*> all{&kBert,       &kRoberta, &kXlmRoberta, &kCamembert,
-                                              &kDistilBert, &kElectra, &kModernBert};
+                                              &kDistilBert, &kElectra, &kModernBert, &kLlama,
+                                              &kMistral,    &kQwen2,   &kQwen3,      &kGemma3};
   return all;
 }
 

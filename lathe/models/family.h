@@ -62,8 +62,21 @@ struct MaskedLmHead {
   bool bias_last = false;            ///< declared after the norm
 };
 
+/// What sets one family of decoders apart from Llama.
+struct DecoderFamily {
+  bool query_biases = false;            ///< queries, keys and values always have biases, nothing else does
+  bool head_norms = false;              ///< queries and keys are normalised by head
+  bool norms_after = false;             ///< each sublayer's result is normalised, too
+  bool plus_one = false;                ///< a norm's weight is 1 + what the file holds
+  bool scales_words = false;            ///< word embeddings are multiplied by √hidden_size
+  bool windows_by_flag = false;         ///< "use_sliding_window" says whether there are windows
+  bool all_local = false;               ///< without "layer_types" every layer has the window
+  const char* writer_prefix = nullptr;  ///< of the class that writes, if it is not class_prefix
+  int64_t global_every = 0;  ///< without "layer_types" every so many layers sees all; 0: by all_local
+};
+
 /// What sets one family of encoders apart from BERT: numbers and names.  All but `modern` ones normalise
-/// after each sublayer and have absolute, learnt positions.
+/// after each sublayer and have absolute, learnt positions.  Decoders have a row of their own.
 struct Family {
   const char* model_type;    ///< in config.json
   const char* class_prefix;  ///< of transformers' classes: "BertFor…"
@@ -86,9 +99,11 @@ struct Family {
   std::vector<std::pair<const char*, bool>> flags;
   /// ModernBERT's layers and heads, whose names are in modern_bert.cc.
   bool modern = false;
+  const DecoderFamily* decoder = nullptr;  ///< null: an encoder
 };
 
-extern const Family kBert, kRoberta, kXlmRoberta, kCamembert, kDistilBert, kElectra, kModernBert;
+extern const Family kBert, kRoberta, kXlmRoberta, kCamembert, kDistilBert, kElectra, kModernBert, kLlama,
+    kMistral, kQwen2, kQwen3, kGemma3;
 
 /// All families, BERT first.
 const std::vector<const Family*>& families();

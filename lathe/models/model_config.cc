@@ -1,5 +1,8 @@
 #include "lathe/models/model_config.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
@@ -48,21 +51,26 @@ void check_supported(const nlohmann::json& json, const Family& family, const std
            key, found, wanted);
   };
   only("position_embedding_type", "absolute");
-  if (value_or<bool>(json, "is_decoder", false, file))
+  if (family.decoder == nullptr && value_or<bool>(json, "is_decoder", false, file))
     fail(ErrorCode::kUnsupported,
-         "{}: \"is_decoder\" is true, expected false: Lathe trains encoders; take one", file);
+         "{}: \"is_decoder\" is true, expected false: Lathe trains \"{}\" as an encoder; take one", file,
+         family.model_type);
   for (const auto& [key, wanted] : family.flags)
     if (value_or<bool>(json, key, wanted, file) != wanted)
       fail(ErrorCode::kUnsupported,
            "{}: \"{}\" is {}, expected {}: Lathe has no other so far; take a model that has it", file, key,
            !wanted, wanted);
-  const std::string act = value_or<std::string>(json, family.keys.hidden_act, "gelu", file);
-  if (act != "gelu" && act != "gelu_python" && act != "relu" && act != "tanh")
+  const bool decodes = family.decoder != nullptr;
+  const std::vector<std::string> known =
+      decodes ? std::vector<std::string>{"silu", "gelu", "gelu_pytorch_tanh"}
+              : std::vector<std::string>{"gelu", "gelu_python", "relu", "tanh"};
+  const std::string act =
+      value_or<std::string>(json, family.keys.hidden_act, family.defaults.hidden_act, file);
+  if (std::find(known.begin(), known.end(), act) == known.end())
     fail(ErrorCode::kUnsupported,
-         "{}: \"{}\" is \"{}\", expected gelu, gelu_python, relu or tanh: Lathe has no other so far; "
-         "take a "
-         "model that has one of them",
-         file, family.keys.hidden_act, act);
+         "{}: \"{}\" is \"{}\", expected {}: Lathe has no other so far; take a model that has one of them",
+         file, family.keys.hidden_act, act,
+         decodes ? "silu, gelu or gelu_pytorch_tanh" : "gelu, gelu_python, relu or tanh");
 }
 
 constexpr int64_t kNoToken = -1;
@@ -73,6 +81,7 @@ int64_t padding_of(const nlohmann::json& json, int64_t fallback, const std::stri
 }
 
 void check_sizes(const ModelConfig& c, const Family& family) {
+  if (family.decoder != nullptr) return;  // its heads have a width of their own
   const char *columns = family.keys.hidden_size, *heads = family.keys.num_attention_heads;
   if (c.hidden_size % c.num_attention_heads != 0)
     fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected a multiple of \"{}\", {}; {}", c.file, columns,
@@ -95,8 +104,9 @@ void check_sizes(const ModelConfig& c, const Family& family) {
 /// configuration that a program made or changed.
 void put_others(nlohmann::json& json, const ModelConfig& config, const Family& family) {
   // A file's list of layers is that of another number of them.
-  if (const auto types = json.find("layer_types");
-      family.modern && types != json.end() && std::ssize(*types) != config.num_hidden_layers)
+  if (const auto types = json.find("layer_types"); (family.modern || family.decoder != nullptr) &&
+                                                   types != json.end() &&
+                                                   std::ssize(*types) != config.num_hidden_layers)
     json.erase(types);
   const ModelConfig there = parse_model_config(json, config.file);
   const auto put = [&](const char* key, double value, double read) {
@@ -105,6 +115,7 @@ void put_others(nlohmann::json& json, const ModelConfig& config, const Family& f
   put(family.keys.classifier_dropout, config.classifier_dropout, there.classifier_dropout);
   put(family.keys.qa_dropout, config.qa_dropout, there.qa_dropout);
   if (family.modern) put_modern_bert_config(json, config.modern, there.modern);
+  if (family.decoder != nullptr) put_decoder_config(json, config.decoder, there.decoder);
 }
 
 }  // namespace
@@ -149,6 +160,7 @@ ModelConfig parse_model_config(const nlohmann::json& json, const std::string& fi
     c.layer_norm_eps = not_negative(json, keys.layer_norm_eps, c.layer_norm_eps, file);
   check_sizes(c, family);
   if (family.modern) c.modern = parse_modern_bert_config(json, c);
+  if (family.decoder != nullptr) c.decoder = parse_decoder_config(json, c);
   return c;
 }
 

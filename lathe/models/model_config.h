@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lathe/io/file_system.h"
+#include "lathe/models/decoders/rope.h"
 
 namespace lathe {
 
@@ -21,10 +22,23 @@ struct ModernBertConfig {
   std::string classifier_activation = "gelu";
 };
 
+/// What a decoder's config.json says beyond the others'.
+struct DecoderConfig {
+  int64_t kv_heads = 0;     ///< heads of keys and values; each serves heads / kv_heads of the queries
+  int64_t head_width = 0;   ///< columns of a head
+  RopeConfig rope;          ///< of layers that see all tokens before them
+  RopeConfig local_rope;    ///< of those that see a window
+  std::vector<bool> local;  ///< by layer: it sees a window
+  int64_t window = 0;       ///< tokens that it sees, its own among them
+  bool tied = false;        ///< the head over the vocabulary is the word table
+  bool query_bias = false, output_bias = false, mlp_bias = false;
+  double query_scale = 0;  ///< what scores are multiplied by; 0: 1/√head_width
+};
+
 /// An object without keys.
 std::shared_ptr<const nlohmann::json> no_json_keys();
 
-/// config.json of an encoder, under BERT's names and with its defaults.  `json` keeps all keys of the file,
+/// config.json of a model, under BERT's names and with its defaults.  `json` keeps all keys of the file,
 /// so that what Lathe does not use is written back as it was.
 struct ModelConfig {
   std::string model_type = "bert";
@@ -39,6 +53,7 @@ struct ModelConfig {
   double classifier_dropout = 0.1, qa_dropout = 0, mlp_dropout = 0;
   double initializer_range = 0.02, layer_norm_eps = 1e-12;
   ModernBertConfig modern = {};
+  DecoderConfig decoder = {};
   /// The modules of sentence-transformers that follow, for a task of vectors; null: the mean of the tokens.
   std::shared_ptr<const SentenceFolder> sentence = nullptr;
   std::shared_ptr<const nlohmann::json> json = no_json_keys();  ///< never null
@@ -47,14 +62,18 @@ struct ModelConfig {
 
 /// Reads and checks a configuration; `file` is for messages.  Errors: kInvalidData for a missing or malformed
 /// key, for sizes that are not positive or that no model has, for heads that do not divide hidden_size;
-/// kUnsupported for another model_type, hidden_act, position_embedding_type, or a decoder; the message names
-/// what there is.
+/// kUnsupported for another model_type, hidden_act, position_embedding_type, or an encoder that is_decoder;
+/// the message names what there is.
 ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file);
 
 /// The part that only ModernBERT has; `config` has the rest.  Errors: as parse_model_config.
 ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const ModelConfig& config);
 
+/// The same of a decoder (models/decoders).
+DecoderConfig parse_decoder_config(const nlohmann::json& json, const ModelConfig& config);
+
 /// Puts into json what `config` says otherwise than `there`, which json gives when it is read.
+void put_decoder_config(nlohmann::json& json, const DecoderConfig& config, const DecoderConfig& there);
 void put_modern_bert_config(nlohmann::json& json, const ModernBertConfig& config,
                             const ModernBertConfig& there);
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
-#include "lathe/models/encoders/encoder.h"
+#include "lathe/models/make_model.h"
 #include "lathe/tasks/tasks.h"
 
 namespace lathe {

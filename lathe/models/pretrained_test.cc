@@ -3,10 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
-#include "lathe/models/encoders/encoder.h"
+#include "lathe/models/make_model.h"
 #include "lathe/models/model_config.h"
 #include "lathe/tasks/tasks.h"
 

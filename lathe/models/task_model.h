@@ -35,7 +35,10 @@ class TaskModel : public nn::Module {
            kind != HeadKind::kSentenceVector;
   }
   /// Of the tokens only those that are scored, [M, hidden_size]; no cache of a base's output holds these.
-  bool per_scored() const { return task_->head().kind == HeadKind::kMaskedLM; }
+  bool per_scored() const {
+    const HeadKind kind = task_->head().kind;
+    return kind == HeadKind::kMaskedLM || kind == HeadKind::kCausalLM;
+  }
   /// Nothing that the task gives or takes goes by row: a batch may have rows without tokens.
   bool rows_may_be_empty() const {
     return per_scored() || task_->head().kind == HeadKind::kTokenClassification;

@@ -36,14 +36,20 @@ bool is_target(const std::string& layer, const AdapterOptions& options) {
                      [&](const auto& name) { return layer == name || layer.ends_with("." + name); });
 }
 
-/// B [out, rank] among zeros where the rows of the other layers of the product are: [parts · out, rank].
+/// B [out, rank] among zeros where the rows of the other layers of the product are:
+/// [before + out + after, rank].
 Value among_zeros(Value b, const LowRank& own) {
   const Value scaled = scale(b, own.scale);
-  if (own.parts == 1) return scaled;
-  std::vector<Value> rows;
-  for (int i = 0; i < own.parts; ++i) rows.push_back(i == own.part ? scaled : scale(b, 0));
+  if (own.before + own.after == 0) return scaled;
   const Shape& shape = b.type().shape;
-  return slice(b.program->emit(op::concat, rows)[0], 0, {own.parts * shape[0], shape[1]});
+  const auto copies = [&](int64_t rows) { return (rows + shape[0] - 1) / shape[0]; };
+  std::vector<Value> rows;
+  for (int64_t i = 0; i < copies(own.before); ++i) rows.push_back(scale(b, 0));
+  rows.push_back(scaled);
+  for (int64_t i = 0; i < copies(own.after); ++i) rows.push_back(scale(b, 0));
+  const int64_t unused = copies(own.before) * shape[0] - own.before;
+  return slice(b.program->emit(op::concat, rows)[0], unused * shape[1],
+               {own.before + shape[0] + own.after, shape[1]});
 }
 
 /// With the masks of what the rows of x stand for: all tokens, or what a head reads, which are tokens that
@@ -76,19 +82,26 @@ std::vector<std::string> adapted_layers(const Module& module, const AdapterOptio
 void adapt(Module& module, const AdapterOptions& options) {
   module.set_trainable("", false);
   for (size_t i = 0, end = module.blocks().size(); i < end; ++i) {
-    std::vector<std::string> layers;  // indices move where parameters are inserted
+    std::vector<std::pair<std::string, int64_t>> layers;  // indices move where parameters are inserted
+    int64_t after = 0;
     for (const int index : module.blocks()[i].parameters) {
       const Parameter& p = module.parameters()[static_cast<size_t>(index)];
-      if (is_matrix_of_linear(p)) layers.push_back(layer_of(p));
+      if (!is_matrix_of_linear(p)) continue;
+      layers.emplace_back(layer_of(p), p.shape[0]);
+      after += p.shape[0];
     }
-    for (size_t part = 0; part < layers.size(); ++part)
-      if (is_target(layers[part], options))
-        module.add_low_rank(static_cast<int>(i), {.layer = layers[part],
+    int64_t before = 0;
+    for (const auto& [layer, outputs] : layers) {
+      after -= outputs;
+      if (is_target(layer, options))
+        module.add_low_rank(static_cast<int>(i), {.layer = layer,
                                                   .rank = options.rank,
-                                                  .part = static_cast<int>(part),
-                                                  .parts = static_cast<int>(layers.size()),
+                                                  .before = before,
+                                                  .after = after,
                                                   .scale = options.scale(),
                                                   .dropout = options.dropout});
+      before += outputs;
+    }
   }
   for (const Parameter& p : std::vector(module.parameters()))
     if (is_saved(p.name, options.modules_to_save)) module.set_trainable(p.name, true);

@@ -16,6 +16,15 @@ Value parameter(const Module* module, int block) {
   return module->trace().blocks[static_cast<size_t>(block)];
 }
 
+/// The attribute kv_heads of ops: 0 where every head has its own.
+int64_t shared(const Heads& heads) { return heads.kv_heads == heads.heads ? 0 : heads.kv_heads; }
+
+std::vector<Linear::Part> parts_of(const std::vector<std::string>& names, int64_t out) {
+  std::vector<Linear::Part> parts;
+  for (const std::string& name : names) parts.push_back({name, out});
+  return parts;
+}
+
 }  // namespace
 
 Linear::Linear(Module& module, const std::string& name, int64_t in, int64_t out, const LinearOptions& options)
@@ -23,9 +32,12 @@ Linear::Linear(Module& module, const std::string& name, int64_t in, int64_t out,
 
 Linear::Linear(Module& module, const std::vector<std::string>& names, int64_t in, int64_t out,
                const LinearOptions& options)
+    : Linear(module, parts_of(names, out), in, options) {}
+
+Linear::Linear(Module& module, const std::vector<Part>& parts, int64_t in, const LinearOptions& options)
     : module_(&module) {
   std::vector<int> weights, biases;
-  for (const std::string& name : names) {
+  for (const auto& [name, out] : parts) {
     weights.push_back(
         module.declare({name + ".weight", {out, in}, options.init, true, true, options.stddev, true}));
     if (options.bias)
@@ -69,6 +81,15 @@ Value LayerNorm::operator()(Value x) const {
   return layer_norm(x, parameter(module_, weight_), parameter(module_, bias_), eps_);
 }
 
+RmsNorm::RmsNorm(Module& module, const std::string& name, int64_t width, double eps, bool plus_one)
+    : module_(&module),
+      weight_(
+          module.add_parameter({name + ".weight", {width}, plus_one ? Init::kZeros : Init::kOnes, false})),
+      eps_(eps),
+      plus_one_(plus_one) {}
+
+Value RmsNorm::operator()(Value x) const { return rms_norm(x, parameter(module_, weight_), eps_, plus_one_); }
+
 Dropout::Dropout(Module& module, const std::string& site, double p)
     : module_(&module), site_(dropout_site(site)), p_(p) {}
 
@@ -95,25 +116,41 @@ Value Dropout::apply(Value x, Value sample_ids, Value positions) const {
   return emit(op::dropout, {x, sample_ids, positions, rng}, {{"p", p_}, {"site", site_}})[0];
 }
 
-Value Rotary::operator()(Value qkv) const {
-  const int64_t width = qkv.type().shape[1] / (3 * heads_);
-  return rotary(qkv, module_->trace().inputs->token("position_ids"), heads_, 0,
-                rotary_frequencies(width, theta_));
+HeadNorms::HeadNorms(Module& module, const std::string& name, const Heads& heads, double eps, bool plus_one)
+    : module_(&module), heads_(heads), eps_(eps), plus_one_(plus_one) {
+  const auto add = [&](const char* part) {
+    return module.add_parameter({name + part, {heads.width}, plus_one ? Init::kZeros : Init::kOnes, false});
+  };
+  query_ = add(".q_norm.weight");
+  key_ = add(".k_norm.weight");
 }
 
-Attention::Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window,
-                     int64_t longest)
-    : module_(&module), heads_(heads), site_(dropout_site(site)), p_(p), window_(window), longest_(longest) {}
+Value HeadNorms::operator()(Value qkv) const {
+  return head_norm(qkv, parameter(module_, query_), parameter(module_, key_), heads_.heads, shared(heads_),
+                   eps_, plus_one_);
+}
+
+Value Rotary::operator()(Value qkv) const {
+  return rotary(qkv, module_->trace().inputs->token("position_ids"), heads_.heads, shared(heads_),
+                frequencies_, factor_);
+}
+
+Attention::Attention(Module& module, const std::string& site, const Heads& heads,
+                     const AttentionOptions& options)
+    : module_(&module), heads_(heads), site_(dropout_site(site)), options_(options) {}
 
 Value Attention::operator()(Value qkv) const {
   const Trace& trace = module_->trace();
   Inputs& inputs = *trace.inputs;
   return emit(op::attention, {qkv, inputs.bounds(), inputs.row("row_ids"), inputs.rng()},
-              {{"heads", heads_},
-               {"p", trace.training ? p_ : 0.0},
+              {{"heads", heads_.heads},
+               {"kv_heads", shared(heads_)},
+               {"scale", options_.scale},
+               {"p", trace.training ? options_.p : 0.0},
                {"site", site_},
-               {"window", window_},
-               {"longest", longest_}})[0];
+               {"window", options_.window},
+               {"causal", options_.causal},
+               {"longest", options_.longest}})[0];
 }
 
 }  // namespace lathe::nn

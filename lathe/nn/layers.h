@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lathe/nn/module.h"
@@ -21,6 +22,12 @@ class Linear {
   /// side.
   Linear(Module& module, const std::vector<std::string>& names, int64_t in, int64_t out,
          const LinearOptions& options = {});
+  /// The same of layers that differ in their outputs.
+  struct Part {
+    std::string name;
+    int64_t out;
+  };
+  Linear(Module& module, const std::vector<Part>& parts, int64_t in, const LinearOptions& options = {});
   /// x [.., in] → [.., out]
   Value operator()(Value x) const;
 
@@ -58,6 +65,19 @@ class LayerNorm {
   double eps_;
 };
 
+/// Each row over its root mean square, times `name`.weight [width], or times 1 + it (plus_one).
+class RmsNorm {
+ public:
+  RmsNorm(Module& module, const std::string& name, int64_t width, double eps, bool plus_one = false);
+  Value operator()(Value x) const;
+
+ private:
+  Module* module_;
+  int weight_;
+  double eps_;
+  bool plus_one_;
+};
+
 /// Dropout at a named site; the identity outside of training and for p = 0.
 class Dropout {
  public:
@@ -77,34 +97,64 @@ class Dropout {
   double p_;
 };
 
-/// Turns queries and keys by the positions of their tokens.
-class Rotary {
+/// How queries, keys and values lie side by side: qkv [N, (heads + 2 · kv_heads) · width].
+struct Heads {
+  int64_t heads = 1, kv_heads = 1;  ///< the latter divide the former
+  int64_t width = 1;                ///< columns of each
+};
+
+/// Queries and keys of each head over their root mean square, times `name`.q_norm.weight and
+/// `name`.k_norm.weight [width], or times 1 + these (plus_one).
+class HeadNorms {
  public:
-  Rotary(Module& module, int64_t heads, double theta) : module_(&module), heads_(heads), theta_(theta) {}
-  /// qkv [N, 3 · heads · width] → the same shape; width is even
+  HeadNorms(Module& module, const std::string& name, const Heads& heads, double eps, bool plus_one = false);
+  /// qkv → the same shape
   Value operator()(Value qkv) const;
 
  private:
   Module* module_;
-  int64_t heads_;
-  double theta_;
+  Heads heads_;
+  int query_, key_;
+  double eps_;
+  bool plus_one_;
+};
+
+/// Turns queries and keys by the positions of their tokens.
+class Rotary {
+ public:
+  /// frequencies: [width / 2] radians per position; factor: what queries and keys are multiplied by.
+  Rotary(Module& module, const Heads& heads, std::vector<double> frequencies, double factor = 1)
+      : module_(&module), heads_(heads), frequencies_(std::move(frequencies)), factor_(factor) {}
+  /// qkv → the same shape
+  Value operator()(Value qkv) const;
+
+ private:
+  Module* module_;
+  Heads heads_;
+  std::vector<double> frequencies_;
+  double factor_;
+};
+
+struct AttentionOptions {
+  double p = 0;         ///< dropout of the probabilities
+  bool causal = false;  ///< a token sees none after it
+  int64_t window = 0;   ///< it sees those at most this many tokens away; 0: all
+  int64_t longest = 0;  ///< tokens of the longest row; 0: not known
+  double scale = 0;     ///< what scores are multiplied by; 0: 1/√width
 };
 
 /// Attention of each row's tokens over each other, with dropout of the probabilities at a named site.
 class Attention {
  public:
-  /// window: a token sees those at most this many tokens away; 0: all.  longest: tokens of the longest row;
-  /// 0: not known.
-  Attention(Module& module, const std::string& site, int64_t heads, double p, int64_t window = 0,
-            int64_t longest = 0);
-  /// qkv [N, 3 · heads · width] → [N, heads · width]
+  Attention(Module& module, const std::string& site, const Heads& heads, const AttentionOptions& options);
+  /// qkv → [N, heads · width]
   Value operator()(Value qkv) const;
 
  private:
   Module* module_;
-  int64_t heads_, site_;
-  double p_;
-  int64_t window_, longest_;
+  Heads heads_;
+  int64_t site_;
+  AttentionOptions options_;
 };
 
 }  // namespace lathe::nn

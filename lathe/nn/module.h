@@ -38,7 +38,7 @@ struct Parameter {
 struct LowRank {
   std::string layer;
   int64_t rank = 0;
-  int part = 0, parts = 1;  ///< which of the product's layers it is, and of how many
+  int64_t before = 0, after = 0;  ///< outputs of the product's layers that come before and after it
   double scale = 1, dropout = 0;
   int a = -1, b = -1;  ///< blocks
 };

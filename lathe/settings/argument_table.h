@@ -171,6 +171,7 @@ const std::vector<Field<GlueArguments>>& glue_fields();
 const std::vector<Field<QaArguments>>& qa_fields();
 const std::vector<Field<NerArguments>>& ner_fields();
 const std::vector<Field<MlmArguments>>& mlm_fields();
+const std::vector<Field<ClmArguments>>& clm_fields();
 const std::vector<Field<SwagArguments>>& swag_fields();
 const std::vector<Field<EmbedArguments>>& embed_fields();
 const std::vector<Field<RerankArguments>>& rerank_fields();
@@ -179,6 +180,7 @@ inline const auto& fields_of(const GlueArguments&) { return glue_fields(); }
 inline const auto& fields_of(const QaArguments&) { return qa_fields(); }
 inline const auto& fields_of(const NerArguments&) { return ner_fields(); }
 inline const auto& fields_of(const MlmArguments&) { return mlm_fields(); }
+inline const auto& fields_of(const ClmArguments&) { return clm_fields(); }
 inline const auto& fields_of(const SwagArguments&) { return swag_fields(); }
 inline const auto& fields_of(const EmbedArguments&) { return embed_fields(); }
 inline const auto& fields_of(const RerankArguments&) { return rerank_fields(); }

@@ -205,6 +205,7 @@ nlohmann::ordered_json arguments_json() {
   out["qa"] = table_json(help_section<QaArguments>(""));
   out["ner"] = table_json(help_section<NerArguments>(""));
   out["mlm"] = table_json(help_section<MlmArguments>(""));
+  out["clm"] = table_json(help_section<ClmArguments>(""));
   out["swag"] = table_json(help_section<SwagArguments>(""));
   out["embed"] = table_json(help_section<EmbedArguments>(""));
   out["rerank"] = table_json(help_section<RerankArguments>(""));

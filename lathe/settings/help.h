@@ -74,8 +74,7 @@ std::string arguments_page(const std::vector<HelpSection>& sections);
 
 /// All tables as data, for comparing with the installed transformers: {"training": [{"name", "type",
 /// "optional", "default", "grade", "support", "choices", "later", "help"}], "glue": [...], "qa": [...],
-/// "ner": [...], "mlm": [...], "swag": [...],
-/// "rerank": [...],
+/// "ner": [...], "mlm": [...], "clm": [...], "swag": [...], "embed": [...], "rerank": [...],
 /// "old_names": [{"name", "type", "default", "to"}]}. `lathe arguments --json` prints it.
 nlohmann::ordered_json arguments_json();
 

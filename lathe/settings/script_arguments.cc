@@ -75,6 +75,36 @@ std::vector<std::string> validate_files(Script& args, const TrainingArguments& t
   return notices;
 }
 
+/// Of a script of language models.  why_no_test: what --do_predict is told.
+template <typename Script>
+std::vector<std::string> validate_texts(Script& args, const TrainingArguments& training,
+                                        const char* why_no_test) {
+  std::vector<std::string> notices = check_fields(bind(args));
+  if (!args.model_name_or_path && !args.config_name && !args.model_type)
+    fail(ErrorCode::kUsage,
+         "--model_name_or_path: found none, expected a model, or --model_type or --config_name to train one "
+         "from scratch");
+  if (!args.model_name_or_path && !args.tokenizer_name)
+    fail(ErrorCode::kUsage,
+         "--tokenizer_name: found none, expected the tokenizer of a model that begins from scratch");
+  if (args.model_type && (args.model_name_or_path || args.config_name))
+    notices.emplace_back("--model_type is not read: --model_name_or_path or --config_name says what it is");
+  if (!args.dataset_name) {
+    if (training.do_train && !args.train_file)
+      fail(ErrorCode::kUsage,
+           "--do_train: found neither --dataset_name nor --train_file, expected one of them");
+    if (training.do_eval && !args.train_file && !args.validation_file)
+      fail(ErrorCode::kUsage,
+           "--do_eval: found none of --dataset_name, --validation_file and --train_file, expected one of "
+           "them");
+  }
+  note_unread_files(args, args.dataset_name ? "dataset_name" : "", notices);
+  if (training.do_predict) notices.emplace_back(why_no_test);
+  check_adapter(args, training, notices);
+  note_nothing_to_do(training, notices);
+  return notices;
+}
+
 }  // namespace
 
 std::vector<std::string> validate(GlueArguments& args, const TrainingArguments& training) {
@@ -146,32 +176,13 @@ std::vector<std::string> validate(EmbedArguments& args, const TrainingArguments&
 }
 
 std::vector<std::string> validate(MlmArguments& args, const TrainingArguments& training) {
-  std::vector<std::string> notices = check_fields(bind(args));
-  if (!args.model_name_or_path && !args.config_name && !args.model_type)
-    fail(ErrorCode::kUsage,
-         "--model_name_or_path: found none, expected a model, or --model_type or --config_name to train one "
-         "from scratch");
-  if (!args.model_name_or_path && !args.tokenizer_name)
-    fail(ErrorCode::kUsage,
-         "--tokenizer_name: found none, expected the tokenizer of a model that begins from scratch");
-  if (args.model_type && (args.model_name_or_path || args.config_name))
-    notices.emplace_back("--model_type is not read: --model_name_or_path or --config_name says what it is");
-  if (!args.dataset_name) {
-    if (training.do_train && !args.train_file)
-      fail(ErrorCode::kUsage,
-           "--do_train: found neither --dataset_name nor --train_file, expected one of them");
-    if (training.do_eval && !args.train_file && !args.validation_file)
-      fail(ErrorCode::kUsage,
-           "--do_eval: found none of --dataset_name, --validation_file and --train_file, expected one of "
-           "them");
-  }
-  note_unread_files(args, args.dataset_name ? "dataset_name" : "", notices);
-  if (training.do_predict)
-    notices.emplace_back(
-        "--do_predict changes nothing here: run_mlm.py has no test data; lathe predict fills masks");
-  check_adapter(args, training, notices);
-  note_nothing_to_do(training, notices);
-  return notices;
+  return validate_texts(
+      args, training,
+      "--do_predict changes nothing here: run_mlm.py has no test data; lathe predict fills masks");
+}
+
+std::vector<std::string> validate(ClmArguments& args, const TrainingArguments& training) {
+  return validate_texts(args, training, "--do_predict changes nothing here: run_clm.py has no test data");
 }
 
 }  // namespace lathe

@@ -245,6 +245,26 @@ struct RerankArguments : AdapterArguments {
   std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
 };
 
+/// Model and data arguments of run_clm.py.
+struct ClmArguments : AdapterArguments {
+  std::optional<std::string> model_name_or_path;  ///< none: from scratch
+  std::optional<std::string> model_type, config_overrides, config_name, tokenizer_name, cache_dir, token;
+  bool use_fast_tokenizer = true;
+  std::string model_revision = "main";
+  bool trust_remote_code = false, low_cpu_mem_usage = false;
+  std::optional<std::string> dtype;
+
+  std::optional<std::string> dataset_name, dataset_config_name;
+  std::optional<std::string> train_file, validation_file;
+  bool overwrite_cache = false;
+  int64_t validation_split_percentage = 5;
+  std::optional<int64_t> block_size;  ///< none: what the tokenizer takes, 1,024 at most
+  std::optional<int64_t> preprocessing_num_workers;
+  bool keep_linebreaks = true;
+  std::optional<int64_t> max_train_samples, max_eval_samples;
+  bool streaming = false;
+};
+
 /// Model and data arguments of run_mlm.py.
 struct MlmArguments : AdapterArguments {
   std::optional<std::string> model_name_or_path;  ///< none: from scratch
@@ -287,6 +307,7 @@ std::vector<std::string> validate(NerArguments& args, const TrainingArguments& t
 std::vector<std::string> validate(SwagArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(RerankArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(MlmArguments& args, const TrainingArguments& training);
+std::vector<std::string> validate(ClmArguments& args, const TrainingArguments& training);
 std::vector<std::string> validate(EmbedArguments& args, const TrainingArguments& training);
 
 /// In the backward pass one layer out of this many recomputes its activations; 0: all are kept.

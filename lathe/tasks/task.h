@@ -23,6 +23,7 @@ enum class HeadKind {
   kMaskedLM,                ///< scores [M, vocabulary], of the tokens of scored_index
   kMultipleChoice,          ///< scores [B, 1], compared within a sample
   kSentenceVector,          ///< vectors of texts [B, width]: a base, and modules of sentence-transformers
+  kCausalLM,                ///< scores [M, vocabulary], of the token after each of scored_index
 };
 /// A head and the number of its scores, where the vocabulary or the class does not say it.
 struct HeadSpec {
@@ -96,6 +97,10 @@ class Task {
   virtual bool smooths() const { return false; }
   /// Whether transformers hands its model the number of items in an update (--hf_compat_loss_scale).
   virtual bool takes_item_count() const { return true; }
+
+  /// Whether a token counts as much in each batch of an update, which several batches and processes make:
+  /// always, not only with --hf_compat_loss_scale.
+  virtual bool weighs_tokens() const { return false; }
 
   /// Whether its metrics compare texts, which need no labels.
   virtual bool scores_texts() const { return false; }

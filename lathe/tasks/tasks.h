@@ -10,6 +10,7 @@ TaskPtr regression(int64_t labels);       ///< values, squared error
 TaskPtr token_labels(int64_t labels);     ///< a class for each labelled token, cross entropy
 TaskPtr question_answering(int64_t = 2);  ///< a span of the text, the mean of two cross entropies
 TaskPtr masked_lm(int64_t);               ///< a token of the vocabulary, cross entropy over labelled tokens
+TaskPtr causal_lm(int64_t);               ///< the next token, cross entropy over labelled tokens
 TaskPtr multiple_choice(int64_t = 1);     ///< one row of a sample's several, cross entropy over them
 TaskPtr sentence_vectors(int64_t = 0);    ///< a vector of each text; it has no loss
 /// Those of a CrossEncoder, whose config.json names no problem_type: a score of a pair with binary cross

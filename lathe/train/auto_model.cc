@@ -199,7 +199,7 @@ MakeTask saved_task(const ModelConfig& config) {
     return std::find(architectures.begin(), architectures.end(), architecture(config, kind)) !=
            architectures.end();
   };
-  for (MakeTask task : {question_answering, masked_lm, token_labels, multiple_choice})
+  for (MakeTask task : {question_answering, masked_lm, causal_lm, token_labels, multiple_choice})
     if (has(task(0)->head().kind)) return task;
   if (has(HeadKind::kSequenceClassification)) return classification_task(config);
   fail(ErrorCode::kInvalidData,

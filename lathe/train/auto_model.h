@@ -6,7 +6,7 @@
 
 #include "lathe/engine/parameters.h"
 #include "lathe/io/model_folder.h"
-#include "lathe/models/encoders/encoder.h"
+#include "lathe/models/make_model.h"
 #include "lathe/models/pretrained.h"
 #include "lathe/tasks/tasks.h"
 #include "lathe/tokenizers/tokenizer.h"

@@ -122,11 +122,39 @@ struct BatchStream::Masking {
   }
 };
 
+/// Where the consumer stands, of data that say which tokens are scored.
+struct BatchStream::Counting {
+  Sampler sampler;  ///< another than that of the background thread
+  std::vector<int32_t> scored;
+  int rank;
+  int64_t epoch, index;
+
+  void step() {
+    if (++index < sampler.batches_per_epoch()) return;
+    index = 0;
+    ++epoch;
+  }
+  int64_t scored_in(int64_t count) {
+    int64_t sum = 0;
+    std::vector<int32_t> samples;
+    for (int64_t i = index; i < std::min(index + count, sampler.batches_per_epoch()); ++i) {
+      sampler.batch_of(rank, epoch, i, samples);
+      for (const int32_t sample : samples) sum += scored[static_cast<size_t>(sample)];
+    }
+    return sum;
+  }
+};
+
 BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sampler, TokenRounding rounding,
                          int64_t first_epoch, int64_t first_batch, int64_t epochs, size_t ahead) {
   Sizes sizes(data);
   Sampler order(sampler, sizes.tokens);
   const int64_t batches = order.batches_per_epoch();
+  if (!sizes.scored.empty()) {
+    counting_.reset(
+        new Counting{Sampler(sampler, sizes.tokens), sizes.scored, sampler.rank, first_epoch, first_batch});
+    if (first_batch == batches) counting_->index = 0, ++counting_->epoch;
+  }
   auto position =
       std::make_shared<Position>(Position{data, std::move(sizes), std::move(order), Round(sampler), rounding,
                                           first_epoch, first_batch, epochs, sampler, first_batch, batches});
@@ -138,7 +166,10 @@ BatchStream::BatchStream(const TokenizedDataset& data, const SamplerOptions& sam
 BatchStream::~BatchStream() = default;
 
 const PackedBatch* BatchStream::next() {
-  if (!masking_) return prefetcher_->next();
+  if (!masking_) {
+    if (counting_) counting_->step();
+    return prefetcher_->next();
+  }
   masking_->mask_ahead(*prefetcher_, 1);
   if (masking_->ready.empty()) return nullptr;
   std::swap(masking_->given, masking_->ready.front().batch);
@@ -161,7 +192,7 @@ std::vector<std::byte> BatchStream::masks_before() const {
 }
 
 int64_t BatchStream::scored_in_next(int64_t count) {
-  if (!masking_) return 0;
+  if (!masking_) return counting_ ? counting_->scored_in(count) : 0;
   masking_->mask_ahead(*prefetcher_, count);
   int64_t scored = 0;
   for (int64_t i = 0; i < std::min<int64_t>(count, std::ssize(masking_->ready)); ++i)

@@ -37,7 +37,9 @@ class BatchStream {
  private:
   struct Position;
   struct Masking;
-  std::unique_ptr<Masking> masking_;  ///< null: nothing is masked
+  struct Counting;
+  std::unique_ptr<Masking> masking_;    ///< null: nothing is masked
+  std::unique_ptr<Counting> counting_;  ///< null: the data do not say what is scored
   std::shared_ptr<Position> position_;
   std::unique_ptr<Prefetcher> prefetcher_;
 };

@@ -8,6 +8,7 @@
 #include "lathe/engine/ranks.h"
 #include "lathe/io/json_file.h"
 #include "lathe/settings/metric_schedule.h"
+#include "lathe/text/python_format.h"
 #include "lathe/train/changed_arguments.h"
 #include "lathe/train/checkpoint_checks.h"
 #include "lathe/train/checkpoint_folder.h"

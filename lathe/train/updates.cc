@@ -65,16 +65,17 @@ void Updates::start(BatchStream& stream, BaseCache* base, int64_t first, int64_t
 
 int64_t Updates::items_of_update(BatchStream& stream, int64_t count) const {
   const bool divides = session_.model().divides_by_items() || args_.label_smoothing_factor != 0;
-  if (!args_.hf_compat_loss_scale || !divides) return 0;
+  const bool counts = args_.hf_compat_loss_scale || session_.model().task().weighs_tokens();
+  if (!counts || !divides) return 0;
   return static_cast<int64_t>(
       sum_over(session_.group(), {static_cast<double>(stream.scored_in_next(count))})[0]);
 }
 
 double Updates::loss_weight(const PackedBatch& batch, int64_t first, int64_t count, int64_t items) const {
-  if (!args_.hf_compat_loss_scale || !session_.model().task().takes_item_count())
-    return 1.0 / static_cast<double>(count);
   if (items > 0)
     return static_cast<double>(batch.real_scored) * session_.ranks() / static_cast<double>(items);
+  if (!args_.hf_compat_loss_scale || !session_.model().task().takes_item_count())
+    return 1.0 / static_cast<double>(count);
   if (args_.label_smoothing_factor == 0) return session_.ranks();
   const int64_t batch_size = args_.per_device_train_batch_size;
   int64_t samples = count * batch_size;

@@ -12,7 +12,7 @@
 #include "lathe/core/source_folder_testing.h"
 #include "lathe/engine/session.h"
 #include "lathe/io/json_file.h"
-#include "lathe/models/encoders/encoder.h"
+#include "lathe/models/make_model.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/dropout.h"
 #include "lathe/ops/linear.h"

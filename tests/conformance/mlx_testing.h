@@ -10,7 +10,7 @@
 
 #include "lathe/backends/mlx/mlx_backend.h"
 #include "lathe/engine/session.h"
-#include "lathe/models/encoders/encoder.h"
+#include "lathe/models/make_model.h"
 #include "tests/device_under_test.h"
 
 namespace lathe::mlx_testing {

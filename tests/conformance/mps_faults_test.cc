@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "lathe/engine/session.h"
-#include "lathe/models/encoders/encoder.h"
+#include "lathe/models/make_model.h"
 #include "lathe/ops/attention.h"
 #include "lathe/ops/functional.h"
 #include "lathe/program/memory_plan.h"

@@ -36,7 +36,7 @@ class Commands(CommandsCase):
             self.assertLessEqual(len(line), 100)
         without = cl.run([cl.program()])
         self.assertEqual((without.returncode, without.stdout), (2, overview))
-        for name in ("glue", "qa", "ner", "mlm", "swag", "rerank"):
+        for name in ("glue", "qa", "ner", "mlm", "clm", "swag", "rerank"):
             first, everything = self.lathe(name, "--help").stdout, self.lathe(name, "--help", "all").stdout
             self.assertIn("for example:\n  lathe " + name, first)
             self.assertLess(len(first.splitlines()), 100)   # a third of everything

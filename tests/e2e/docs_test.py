@@ -38,6 +38,7 @@ class Blocks(unittest.TestCase):
         "predict": (("own_data", "quick_start", "train"), ("index\tprediction",)),
         "ner": ((), ("tags: B-LOC 3", "next: lathe predict names", '"entities": [')),
         "mlm": ((), ("6 training samples", "next: lathe predict words", '"fills": [', "a new model, bert with 2 layers of 64")),
+        "clm": ((), ("5 training samples, 80 tokens, 16 each", "perplexity", "adapter")),
         "swag": ((), ("6 training rows, 3 endings each", "next: lathe predict chooser", '"probabilities": [')),
         "embed": ((), ("6 training rows of 2 texts", "next: lathe encode embedder", "eval_cosine_ndcg@10")),
         "reranking": ((), ("8 training rows; labels: 0 4, 1 4", "eval_ndcg@10", "next: lathe predict ranker", "ranking, scores in ranked.tsv")),
@@ -70,6 +71,7 @@ class Blocks(unittest.TestCase):
         folder = self.temp / page
         for model in ("bert-base-cased", "sentence-transformers/all-MiniLM-L6-v2"):  # as the Hub has them: no classifier
             shutil.copytree(cl.MODEL.parent / "masked_lm", folder / model)
+        shutil.copytree(cl.ROOT / "tests" / "golden" / "clm" / "llama", folder / "HuggingFaceTB" / "SmolLM2-135M")
         for other in after:
             shutil.copytree(self.folders[other], folder, dirs_exist_ok=True)
         result = cl.run([*command, "\n".join(found)], cwd=folder, env=self.environment)
@@ -140,7 +142,7 @@ class Names(unittest.TestCase):
 
     def test_flags_variables_and_targets(self):
         said = self.source + cl.run([cl.program(), "completion", "bash"]).stdout + "".join(
-            cl.run([cl.program(), command, "--help", "all"]).stdout for command in ("glue", "qa", "ner", "mlm", "swag", "embed", "rerank"))
+            cl.run([cl.program(), command, "--help", "all"]).stdout for command in ("glue", "qa", "ner", "mlm", "clm", "swag", "embed", "rerank"))
         makefile = (cl.ROOT / "Makefile").read_text(encoding="utf-8")
         flag = r"(?<![\w-])--[a-z][\w-]*"
         for pattern, known in ((flag, self.FOREIGN | set(re.findall(flag, said))),

@@ -122,7 +122,7 @@ class Install(unittest.TestCase):
             self.assertGreater((share / name).stat().st_size, 500, name)
         page = (share / "man" / "man1" / "lathe.1").read_text(encoding="utf-8")
         table = json.loads(self.succeed(cl.run([str(self.prefix / "bin" / "lathe"), "arguments", "--json"])))
-        for row in table["training"] + table["glue"] + table["qa"] + table["ner"] + table["mlm"] + table["swag"] + table["embed"] + table["rerank"]:
+        for row in table["training"] + table["glue"] + table["qa"] + table["ner"] + table["mlm"] + table["clm"] + table["swag"] + table["embed"] + table["rerank"]:
             if row["support"] in ("works", "no effect"):
                 self.assertIn(f"\\fB\\-\\-{row['name']}\\fR", page)
 
@@ -208,7 +208,7 @@ class Install(unittest.TestCase):
                 self.assertEqual(sorted(words("lathe", "glue", "--eval_strategy", "")), ["epoch", "no", "steps"])
                 self.assertEqual(words("lathe", "qa", "--doc_s"), ["--doc_stride"])
                 self.assertEqual(words("lathe", "launch", "-n", "2", "glue", "--learning_r"), ["--learning_rate"])
-                self.assertEqual(sorted(words("lathe", "launch", "-n", "2", "")), ["classify", "embed", "glue", "mlm", "ner", "qa", "rerank", "swag"])
+                self.assertEqual(sorted(words("lathe", "launch", "-n", "2", "")), ["classify", "clm", "embed", "glue", "mlm", "ner", "qa", "rerank", "swag"])
                 self.assertEqual(words("lathe", "bench", "inf"), ["infer"])
                 self.assertEqual(words("lathe", "runs", "com"), ["compare"])
                 self.assertEqual(sorted(words("lathe", "completion", "")), ["bash", "fish", "zsh"])

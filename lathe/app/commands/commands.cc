@@ -8,17 +8,17 @@
 
 namespace lathe {
 
-Command glue_command(), classify_command(), qa_command(), ner_command(), mlm_command(), swag_command(),
-    embed_command(), rerank_command(), launch_command(), predict_command(), encode_command(), merge_command(),
-    bench_command(), runs_command(), demo_command(), tokenize_command(), info_command(), doctor_command(),
-    arguments_command(), completion_command();
+Command glue_command(), classify_command(), qa_command(), ner_command(), mlm_command(), clm_command(),
+    swag_command(), embed_command(), rerank_command(), launch_command(), predict_command(), encode_command(),
+    merge_command(), bench_command(), runs_command(), demo_command(), tokenize_command(), info_command(),
+    doctor_command(), arguments_command(), completion_command();
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = [] {
     const std::pair<const char*, std::vector<Command>> groups[] = {
         {"train",
-         {glue_command(), classify_command(), qa_command(), ner_command(), mlm_command(), swag_command(),
-          embed_command(), rerank_command(), demo_command(), launch_command()}},
+         {glue_command(), classify_command(), qa_command(), ner_command(), mlm_command(), clm_command(),
+          swag_command(), embed_command(), rerank_command(), demo_command(), launch_command()}},
         {"use a model",
          {predict_command(), encode_command(), merge_command(), tokenize_command(), info_command()}},
         {"see runs and this machine", {runs_command(), bench_command(), doctor_command()}},

@@ -53,6 +53,7 @@ Intent intent_of(const std::vector<std::string>& command) {
     if (command[0] == "qa") return intent(parse_command_line<QaArguments>(flags));
     if (command[0] == "ner") return intent(parse_command_line<NerArguments>(flags));
     if (command[0] == "mlm") return intent(parse_command_line<MlmArguments>(flags));
+    if (command[0] == "clm") return intent(parse_command_line<ClmArguments>(flags));
     if (command[0] == "swag") return intent(parse_command_line<SwagArguments>(flags));
     if (command[0] == "embed") return intent(parse_command_line<EmbedArguments>(flags));
     if (command[0] == "rerank") return intent(parse_command_line<RerankArguments>(flags));
@@ -393,7 +394,7 @@ Command launch_command() {
            "on several hosts; or on the hosts of a file.  COMMAND is glue, classify, qa, ner, mlm, swag, "
            "embed or rerank.",
        .words = Words::kCommand,
-       .choices = {"glue", "classify", "qa", "ner", "mlm", "swag", "embed", "rerank"}},
+       .choices = {"glue", "classify", "qa", "ner", "mlm", "clm", "swag", "embed", "rerank"}},
       {{"nproc_per_node",
         &L::ranks,
         "Processes of this machine; with --hosts of each host that gives no number, 1 if not given.",

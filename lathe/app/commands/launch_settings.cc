@@ -49,7 +49,7 @@ LaunchSettings launch_settings(const LaunchFlags& flags, const Call& call) {
         fmt::format("found the command '{}', expected one of {}", s.command[0], fmt::join(scripts, ", ")));
   if (s.ranks == 0 || s.command.empty())
     call.refuse(
-        "expected -n, --hosts or --hostfile and a command: glue, classify, qa, ner, mlm, swag, embed or "
+        "expected -n, --hosts or --hostfile and a command: glue, classify, qa, ner, mlm, clm, swag, embed or "
         "rerank");
   // Which ports are free on another machine is not known: torchrun's.
   constexpr int kUsualPort = 29500;

@@ -69,7 +69,7 @@ std::string man_page(const std::vector<Command>& commands) {
       "transformers\n"
       ".SH SYNOPSIS\n.B lathe\n.I COMMAND\n[words and flags]\n.SH DESCRIPTION\n"
       "Fine\\-tunes a Hugging Face BERT with the flags of run_glue.py, run_qa.py, run_ner.py, "
-      "run_mlm.py and run_swag.py.\n.SH "
+      "run_mlm.py, run_clm.py and run_swag.py.\n.SH "
       "COMMANDS\n",
       kVersion);
   for (const Command& command : commands)

@@ -2,55 +2,45 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "lathe/app/commands/data_block.h"
-#include "lathe/app/commands/script_run.h"
-#include "lathe/core/ceil_div.h"
-#include "lathe/data/hub_data.h"
-#include "lathe/data/lm/text_files.h"
-#include "lathe/io/json_file.h"
+#include "lathe/app/commands/lm_script.h"
 #include "lathe/text/text.h"
-#include "lathe/train/config/config_overrides.h"
 
 namespace lathe {
 namespace {
 
-class Mlm {
+class Mlm : public LmScript<MlmArguments> {
  public:
   Mlm(Terminal& terminal, CommandLine<MlmArguments>& line, RunFacts facts,
       std::shared_ptr<ProcessGroup> group)
-      : mlm_(line.script),
-        training_(line.training),
-        run_(terminal, line.training, std::move(facts), std::move(group)) {}
+      : LmScript(terminal, line, std::move(facts), std::move(group)) {}
 
   int run() {
-    const std::string resume_from = run_.prepare_output(run_inputs(mlm_));
+    const std::string resume_from = run_.prepare_output(run_inputs(script_));
     Backend& backend = run_.open_device();
-    const HubSettings hub = run_.hub(mlm_.token);
-    AutoModel model = make_model(hub);
+    const HubSettings hub = run_.hub(script_.token);
+    AutoModel model = make_model(hub, masked_lm);
     const Tokenizer& tokenizer = *model.tokenizer;
     TrainerHooks hooks = run_.hooks();
-    length_ = static_cast<int>(run_.row_length(mlm_.max_seq_length, model));
+    length_ = static_cast<int>(run_.row_length(script_.max_seq_length, model));
     hooks.masks = std::make_shared<BatchMasks>(rules(tokenizer), static_cast<uint64_t>(training_.seed));
     read_data(hub);
     run_.check_metric({"loss", "accuracy"});
     if (!train_.column.empty()) run_.learns_from({train_.column}, false);
     ThreadPool pool(static_cast<int>(training_.threads));
     TokenizedDataset train =
-        samples(train_texts(), "training", train_, tokenizer, pool, mlm_.max_train_samples);
+        samples(train_texts(), "training", train_, tokenizer, pool, script_.max_train_samples);
     TokenizedDataset eval =
-        samples(eval_texts(), "validation", eval_file(), tokenizer, pool, mlm_.max_eval_samples);
+        samples(eval_texts(), "validation", eval_file(), tokenizer, pool, script_.max_eval_samples);
     if (training_.do_train) say_samples(run_, train, tokenizer);
     run_.check_ranks({{"validation samples", summary({&eval, 1})}});
-    hooks.compute_metrics = [](const TokenizedDataset&, const Predictions& p) {
-      return MetricValues{{"accuracy", static_cast<double>(p.correct) / static_cast<double>(p.counted)}};
-    };
+    hooks.compute_metrics = accuracy_of_tokens;
     Trainer trainer(backend, model, training_, training_.do_train ? &train : nullptr,
                     training_.do_eval ? &eval : nullptr, hooks);
-    trainer.pad_to(mlm_.line_by_line && mlm_.pad_to_max_length ? length_ : 0);
+    trainer.pad_to(script_.line_by_line && script_.pad_to_max_length ? length_ : 0);
     trainer.call(name(), called());
-    if (mlm_.model_name_or_path && (!training_.do_train || resume_from.empty()))
+    if (script_.model_name_or_path && (!training_.do_train || resume_from.empty()))
       say_load_report(run_, trainer, model);
     run_.carry_out([&] {
       if (training_.do_train) run_.train(trainer, resume_from, train.size());
@@ -62,113 +52,12 @@ class Mlm {
   }
 
  private:
-  /// How the user calls the model.
-  std::string name() const { return mlm_.model_name_or_path.value_or(mlm_.config_name.value_or("")); }
-
-  AutoModel make_model(const HubSettings& hub) {
-    const ModelFolders folders = fetch_folders(mlm_, hub);
-    if (mlm_.model_name_or_path) return loaded(folders);
-    Tokenizer tokenizer = Tokenizer::load(folders.tokenizer);
-    const std::string file = "--model_type " + mlm_.model_type.value_or("");
-    ModelConfig config = mlm_.config_name
-                             ? read_model_config(real_file_system(), folders.config)
-                             : parse_model_config(nlohmann::json{{"model_type", *mlm_.model_type}}, file);
-    if (tokenizer.vocab_size() > config.vocab_size) {
-      nlohmann::json json = *config.json;
-      json["vocab_size"] = tokenizer.vocab_size();
-      config = parse_model_config(json, config.file);
-    }
-    config = with_overrides(config, folders.config_overrides);
-    if (tokenizer.vocab_size() > config.vocab_size)
-      fail(ErrorCode::kUsage,
-           "--config_overrides: found vocab_size={}, expected at least the {} tokens of {}",
-           config.vocab_size, tokenizer.vocab_size(), *mlm_.tokenizer_name);
-    AutoModel model = from_config(config, {masked_lm, {}, false}, std::move(tokenizer));
-    if (mlm_.use_peft)
-      fail(ErrorCode::kUsage, "--use_peft: found no --model_name_or_path: an adapter needs a trained model");
-    run_.say(LogLevel::kInfo, fmt::format("a new model, {} with {} layers of {}", config.model_type,
-                                          config.num_hidden_layers, config.hidden_size));
-    return model;
-  }
-
-  AutoModel loaded(const ModelFolders& folders) {
-    AutoModel model = load_model(folders, {.task = masked_lm, .grows = true}, mlm_, *mlm_.model_name_or_path);
-    if (model.stored_tokens > 0 && model.adapter)
-      fail(
-          ErrorCode::kUsage,
-          "--use_peft: the tokenizer has {} tokens, the model {}, expected no more: an adapter does not hold "
-          "rows of new tokens; train the whole model, or take the model's own tokenizer",
-          model.config.vocab_size, model.stored_tokens);
-    if (model.stored_tokens > 0)
-      run_.say(
-          LogLevel::kInfo,
-          fmt::format("the tokenizer has {} tokens, the model {}: {} are added to it, each begins as the "
-                      "mean of the others",
-                      model.config.vocab_size, model.stored_tokens,
-                      model.config.vocab_size - model.stored_tokens));
-    return model;
-  }
-
   MaskRules rules(const Tokenizer& tokenizer) const {
     MaskRules rules = mask_rules(tokenizer);
-    rules.probability = mlm_.mlm_probability;
-    if (mlm_.line_by_line && mlm_.pad_to_max_length) rules.least_length = length_;
-    if (mlm_.line_by_line && !mlm_.pad_to_max_length && training_.fp16) rules.pad_to_multiple_of = 8;
+    rules.probability = script_.mlm_probability;
+    if (script_.line_by_line && script_.pad_to_max_length) rules.least_length = length_;
+    if (script_.line_by_line && !script_.pad_to_max_length && training_.fp16) rules.pad_to_multiple_of = 8;
     return rules;
-  }
-
-  /// Files by split.
-  SplitFiles find_files(const HubSettings& hub) const {
-    if (!mlm_.dataset_name) {
-      SplitFiles files;
-      if (mlm_.train_file) files["train"] = {*mlm_.train_file};
-      if (mlm_.validation_file) files["validation"] = {*mlm_.validation_file};
-      return files;
-    }
-    const HubDataset dataset{*mlm_.dataset_name, mlm_.dataset_config_name, mlm_.cache_dir.value_or("")};
-    try {
-      return fetch_splits(real_file_system(), dataset, {"train", "validation"}, hub);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kNotFound) throw;
-      return fetch_splits(real_file_system(), dataset, {"train"}, hub);
-    }
-  }
-
-  /// Of data without validation texts the first ones of the training are those, as in the script also where
-  /// nothing is evaluated.
-  void read_data(const HubSettings& hub) {
-    SplitFiles files = find_files(hub);
-    const bool splits = !files.contains("validation");
-    if (training_.do_train || splits) read(files["train"], "training", train_);
-    if (!splits && training_.do_eval) read(files["validation"], "validation", eval_);
-    if (!splits) return;
-    const auto rows = std::ssize(train_.texts);
-    const auto percent = static_cast<int>(mlm_.validation_split_percentage);
-    split_ = split_validation(rows, percent).validation.end;
-    run_.say(LogLevel::kInfo,
-             fmt::format("no validation data: the first {} of {} training texts ({} %) are them", split_,
-                         rows, percent));
-    if (training_.do_eval && split_ == 0)
-      fail(ErrorCode::kUsage,
-           "--validation_split_percentage: found {}, which leaves none of {} texts for --do_eval; give more, "
-           "or --validation_file",
-           percent, rows);
-  }
-
-  void read(const std::vector<std::string>& paths, const char* what, TextFiles& out) {
-    read_text_files(paths, out);
-    run_.say(LogLevel::kInfo,
-             fmt::format("{} data: {}, {}, {} texts", what, paths.front(), out.from, out.texts.size()));
-  }
-
-  const TextFiles& eval_file() const { return split_ > 0 ? train_ : eval_; }
-  std::span<const std::string_view> train_texts() const {
-    return training_.do_train ? std::span(train_.texts).subspan(static_cast<size_t>(split_))
-                              : std::span<const std::string_view>();
-  }
-  std::span<const std::string_view> eval_texts() const {
-    if (!training_.do_eval) return {};
-    return split_ > 0 ? std::span(train_.texts).first(static_cast<size_t>(split_)) : std::span(eval_.texts);
   }
 
   /// As the script makes them; none of no texts.
@@ -176,13 +65,13 @@ class Mlm {
                            const Tokenizer& tokenizer, ThreadPool& pool, const std::optional<int64_t>& most) {
     if (texts.empty()) return {};
     const std::vector<std::string_view> usable =
-        mlm_.line_by_line ? texts_with_words(texts) : std::vector(texts.begin(), texts.end());
+        script_.line_by_line ? texts_with_words(texts) : std::vector(texts.begin(), texts.end());
     if (texts_with_words(usable).empty())
       fail(ErrorCode::kInvalidData, "{}: none of the {} {} texts has a word, expected texts to learn from",
            file.origin, texts.size(), what);
-    TextRows rows = tokenize_texts(usable, tokenizer, mlm_.line_by_line ? length_ : 0, pool);
+    TextRows rows = tokenize_texts(usable, tokenizer, script_.line_by_line ? length_ : 0, pool);
     const int64_t tokens = std::ssize(rows.ids), cut = rows.cut_rows;
-    if (!mlm_.line_by_line) rows = group_texts(rows, length_);
+    if (!script_.line_by_line) rows = group_texts(rows, length_);
     if (rows.size() == 0)
       fail(ErrorCode::kInvalidData,
            "{}: found {} {} tokens, expected at least the {} of a sample: give more texts, a smaller "
@@ -191,7 +80,7 @@ class Mlm {
     const int64_t left = tokens - std::ssize(rows.ids);
     keep_first(rows, most.value_or(rows.size()));
     std::string line = fmt::format("{} {} samples, {} tokens", rows.size(), what, rows.ids.size());
-    if (mlm_.line_by_line)
+    if (script_.line_by_line)
       line += cut > 0 ? fmt::format("; {} texts are cut at {}", cut, length_) : "; none cut";
     else
       line += fmt::format(", {} each; {} at the ends of thousands of texts are left out", length_, left);
@@ -200,17 +89,11 @@ class Mlm {
                              training_.remove_unused_columns ? std::vector<uint8_t>() : rows.special);
   }
 
-  static void keep_first(TextRows& rows, int64_t most) {
-    if (most >= rows.size()) return;
-    rows.begins.resize(static_cast<size_t>(most) + 1);
-    rows.ids.resize(static_cast<size_t>(rows.begins.back()));
-    rows.special.resize(rows.ids.size());
-  }
-
   /// As run_mlm.py gives them to create_model_card.
   CardFacts card_facts() const {
-    const std::string dataset = mlm_.dataset_name.value_or(""), part = mlm_.dataset_config_name.value_or("");
-    return {.base_model = mlm_.model_name_or_path.value_or(""),
+    const std::string dataset = script_.dataset_name.value_or(""),
+                      part = script_.dataset_config_name.value_or("");
+    return {.base_model = script_.model_name_or_path.value_or(""),
             .task = "fill-mask",
             .task_name = "Masked Language Modeling",
             .language = {},
@@ -223,16 +106,9 @@ class Mlm {
   std::string called() const {
     return fmt::format(
         "{}, {}, {}, {} tokens{}{}", train_.origin, train_.from,
-        mlm_.line_by_line ? "each text a sample" : "joined", length_,
+        script_.line_by_line ? "each text a sample" : "joined", length_,
         split_ > 0 ? fmt::format(", without the first {}", split_) : "",
-        mlm_.max_train_samples ? fmt::format(", the first {} samples", *mlm_.max_train_samples) : "");
-  }
-
-  void evaluate(Trainer& trainer, const TokenizedDataset& eval) {
-    nlohmann::json metrics = run_.evaluate(trainer, eval, eval.size());
-    const double perplexity = std::exp(metrics.at("eval_loss").get<double>());
-    metrics["perplexity"] = perplexity;
-    run_.report("eval", metrics, metrics);
+        script_.max_train_samples ? fmt::format(", the first {} samples", *script_.max_train_samples) : "");
   }
 
   /// One of the first texts with a mask in place of a word, as a word of the shell.
@@ -254,12 +130,7 @@ class Mlm {
     return example_of(texts);
   }
 
-  MlmArguments& mlm_;
-  TrainingArguments& training_;
-  ScriptRun run_;
-  TextFiles train_, eval_;
-  int64_t split_ = 0;  ///< so many texts of the training file are validation data
-  int length_ = 0;     ///< of a sample at most, in tokens
+  int length_ = 0;  ///< of a sample at most, in tokens
 };
 
 }  // namespace

@@ -376,7 +376,7 @@ void ScriptRun::say_results(const std::string& example, const char* command) {
   for (const std::string& name : predictions_) say(LogLevel::kInfo, "predictions: " + at(name));
   if (wants_findings() && fs_.exists(at(tracked_.page())))
     say(LogLevel::kInfo, "report: " + at(tracked_.page()));
-  if (args_.do_train)
+  if (args_.do_train && command != nullptr)
     say(LogLevel::kInfo, fmt::format("next: lathe {} {} {}", command, shell_text({output_dir()}), example));
 }
 

@@ -91,7 +91,7 @@ class ScriptRun {
   /// The same for one with predictions, which say_results names.
   void write_predictions(const std::string& name, const std::string& content);
   /// At the end: says where model, metrics, predictions and page are and, after a training, what to do next:
-  /// `lathe predict MODEL` and `example`, in the shell's words; `command` in place of predict.
+  /// `lathe predict MODEL` and `example`, in the shell's words; `command` in place of predict, null: nothing.
   void say_results(const std::string& example, const char* command = "predict");
 
   const std::string& output_dir() const { return *args_.output_dir; }

@@ -187,7 +187,7 @@ Command arguments_command() {
       {.name = "arguments",
        .summary = "the table of all flags, as Markdown or JSON; the manual page",
        .details = "Prints the table of all flags as Markdown."},
-      {{"json", &A::json, "The flags of lathe glue, qa, ner, mlm, swag, embed and rerank as JSON."},
+      {{"json", &A::json, "The flags of lathe glue, qa, ner, mlm, clm, swag, embed and rerank as JSON."},
        {"man", &A::man, "Lathe's manual page."}},
       arguments);
 }

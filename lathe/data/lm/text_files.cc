@@ -19,7 +19,29 @@ bool is_table(const std::string& path) {
   return format && *format != TableFormat::kTrec && *format != TableFormat::kLines;
 }
 
-void add_lines(const std::string& path, TextFiles& out) {
+/// Every end of a line as "\n".
+std::string with_plain_ends(const std::string& text) {
+  std::string plain;
+  plain.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+    plain += text[i] == '\r' ? '\n' : text[i];
+  }
+  return plain;
+}
+
+/// Of a text whose lines end so.
+std::vector<std::string_view> lines_with_ends(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+  return lines;
+}
+
+void add_lines(const std::string& path, TextFiles& out, bool keep_line_ends) {
   std::string text = read_text(real_file_system(), path, kDataFileBytes);
   if (text.empty()) fail(ErrorCode::kInvalidData, "{}: is empty, expected texts, one a line", path);
   if (text.find_first_not_of(" \t\n\v\f\r") == std::string::npos)
@@ -29,8 +51,9 @@ void add_lines(const std::string& path, TextFiles& out) {
   if (const size_t at = unicode::find_invalid(text); at != std::string::npos)
     fail(ErrorCode::kInvalidData, "{}:{}: is no UTF-8; write the file as UTF-8", path,
          std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1);
-  out.contents.push_back(std::move(text));
-  const std::vector<std::string_view> lines = lines_of(out.contents.back());
+  out.contents.push_back(keep_line_ends ? with_plain_ends(text) : std::move(text));
+  const std::vector<std::string_view> lines =
+      keep_line_ends ? lines_with_ends(out.contents.back()) : lines_of(out.contents.back());
   out.texts.insert(out.texts.end(), lines.begin(), lines.end());
 }
 
@@ -56,9 +79,10 @@ void add_table(const std::string& path, TextFiles& out) {
 
 }  // namespace
 
-void read_text_files(const std::vector<std::string>& paths, TextFiles& out) {
+void read_text_files(const std::vector<std::string>& paths, TextFiles& out, bool keep_line_ends) {
   if (out.origin.empty() && !paths.empty()) out.origin = paths.front();
-  for (const std::string& path : paths) is_table(path) ? add_table(path, out) : add_lines(path, out);
+  for (const std::string& path : paths)
+    is_table(path) ? add_table(path, out) : add_lines(path, out, keep_line_ends);
   out.from = out.column.empty() ? "a text a line" : fmt::format("texts in column '{}'", out.column);
 }
 

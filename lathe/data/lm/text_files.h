@@ -28,7 +28,8 @@ struct TextFiles {
 /// Adds the texts of files, one file after the other.  .csv, .tsv, .json, .jsonl and .parquet are tables,
 /// whose texts are in the column `text`, else in the first one; all others hold a text a line (lines_of).
 /// Errors: as read_table; kInvalidData, with the file, for one that is empty, is not text or has no columns,
-/// and for a column that is not text.
-void read_text_files(const std::vector<std::string>& paths, TextFiles& out);
+/// and for a column that is not text.  keep_line_ends: a line that has an end keeps it, as "\n", as
+/// load_dataset("text", keep_linebreaks=True) has it.
+void read_text_files(const std::vector<std::string>& paths, TextFiles& out, bool keep_line_ends = false);
 
 }  // namespace lathe

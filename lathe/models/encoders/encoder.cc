@@ -6,9 +6,9 @@
 
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
-#include "lathe/models/encoders/encoder_model.h"
 #include "lathe/models/encoders/modern_bert.h"
 #include "lathe/models/encoders/sentence_head.h"
+#include "lathe/models/family_model.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"
 
@@ -80,8 +80,8 @@ struct Layer {
         intermediate(m, name + names.intermediate, c.hidden_size, c.intermediate_size),
         output(m, name + names.output, c.intermediate_size, c.hidden_size),
         output_norm(m, name + names.output_norm, c.hidden_size, c.layer_norm_eps),
-        attention(m, name + ".attention.self", c.num_attention_heads, c.attention_probs_dropout_prob, 0,
-                  c.max_position_embeddings),
+        attention(m, name + ".attention.self", heads_of(c),
+                  {.p = c.attention_probs_dropout_prob, .longest = c.max_position_embeddings}),
         attention_dropout(m, name + ".attention.output.dropout", attention_output_p),
         output_dropout(m, name + ".output.dropout", c.hidden_dropout_prob),
         act(c.hidden_act) {}
@@ -99,9 +99,9 @@ struct Layer {
 };
 
 /// Family's embeddings and layers, which normalise after each sublayer.
-class Encoder : public EncoderModel {
+class Encoder : public FamilyModel {
  public:
-  using EncoderModel::EncoderModel;
+  using FamilyModel::FamilyModel;
   /// [N, C]
   Value base_output() override { return base_output_of({}); }
 
@@ -310,9 +310,15 @@ void check_masked_lm(const ModelConfig& config, const Family& family) {
 
 }  // namespace
 
-std::unique_ptr<TaskModel> make_model(const ModelConfig& config, const TaskPtr& task) {
+std::unique_ptr<TaskModel> make_encoder(const ModelConfig& config, const TaskPtr& task) {
   const Family& family = family_of(config.model_type, config.file);
   const HeadKind kind = task->head().kind;
+  if (kind == HeadKind::kCausalLM)
+    fail(ErrorCode::kUnsupported,
+         "{}: \"{}\" is an encoder, expected a decoder, as of {}ForCausalLM: an encoder sees what comes "
+         "after a "
+         "token; lathe mlm trains it on texts",
+         config.file, config.model_type, kLlama.class_prefix);
   if (kind == HeadKind::kMaskedLM) check_masked_lm(config, family);
   if (family.modern) return make_modern_bert(config, task);
   if (kind == HeadKind::kMaskedLM) return std::make_unique<MaskedLm>(config, task, *family.masked_lm);
@@ -321,14 +327,6 @@ std::unique_ptr<TaskModel> make_model(const ModelConfig& config, const TaskPtr& 
     return std::make_unique<SequenceClassification>(config, task);
   if (kind == HeadKind::kMultipleChoice) return std::make_unique<MultipleChoice>(config, task);
   return std::make_unique<TokenScores>(config, task);
-}
-
-std::string architecture(const ModelConfig& config, HeadKind head) {
-  constexpr const char* kNames[] = {"ForSequenceClassification", "ForTokenClassification",
-                                    "ForQuestionAnswering",      "ForMaskedLM",
-                                    "ForMultipleChoice",         "Model"};
-  return family_of(config.model_type, config.file).class_prefix +
-         std::string(kNames[static_cast<size_t>(head)]);
 }
 
 }  // namespace lathe

@@ -4,10 +4,11 @@
 #include <optional>
 
 #include "lathe/core/error.h"
-#include "lathe/models/encoders/encoder_model.h"
 #include "lathe/models/encoders/sentence_head.h"
+#include "lathe/models/family_model.h"
 #include "lathe/nn/layers.h"
 #include "lathe/ops/functional.h"
+#include "lathe/ops/rotary.h"
 
 namespace lathe {
 
@@ -75,10 +76,13 @@ struct ModernLayer {
         input_and_gate(m, name + ".mlp.Wi", c.hidden_size, 2 * c.intermediate_size,
                        leading_in(c, c.modern.mlp_bias)),
         output(m, name + ".mlp.Wo", c.intermediate_size, c.hidden_size, leading_out(c, c.modern.mlp_bias)),
-        rotary(m, c.num_attention_heads,
-               c.modern.local[index] ? c.modern.local_theta : c.modern.global_theta),
-        attention(m, name + ".attn", c.num_attention_heads, c.attention_probs_dropout_prob,
-                  c.modern.local[index] ? c.modern.window : 0, c.max_position_embeddings),
+        rotary(m, heads_of(c),
+               rotary_frequencies(heads_of(c).width,
+                                  c.modern.local[index] ? c.modern.local_theta : c.modern.global_theta)),
+        attention(m, name + ".attn", heads_of(c),
+                  {.p = c.attention_probs_dropout_prob,
+                   .window = c.modern.local[index] ? c.modern.window : 0,
+                   .longest = c.max_position_embeddings}),
         attention_dropout(m, name + ".attn.out_drop", c.attention_probs_dropout_prob),
         mlp_dropout(m, name + ".mlp.drop", c.mlp_dropout) {}
 
@@ -106,10 +110,10 @@ struct PredictionHead {
   Value operator()(Value x) const { return norm(activate(act, dense(x))); }
 };
 
-class ModernEncoder : public EncoderModel {
+class ModernEncoder : public FamilyModel {
  public:
   ModernEncoder(const ModelConfig& c, const TaskPtr& task)
-      : EncoderModel(c, task),
+      : FamilyModel(c, task),
         words_(*this, "model.embeddings.tok_embeddings", c.vocab_size, c.hidden_size, c.pad_token_id,
                nn::Init::kTruncated),
         embedding_norm_(norm_of(*this, c, "model.embeddings.norm")),

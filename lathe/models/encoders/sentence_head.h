@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "lathe/models/encoders/encoder_model.h"
+#include "lathe/models/family_model.h"
 #include "lathe/models/sentence/sentence_folder.h"
 
 namespace lathe {

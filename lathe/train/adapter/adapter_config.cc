@@ -121,7 +121,9 @@ nlohmann::json adapter_config_json(const Adapter& adapter) {
 std::vector<std::string> default_targets(const std::string& model_type) {
   const auto is = [&](const char* type) { return model_type == type; };
   const bool known = is("bert") || is("roberta") || is("xlm-roberta") || is("electra");
-  return known ? std::vector<std::string>{"query", "value"} : std::vector<std::string>();
+  if (known) return {"query", "value"};
+  const bool decodes = is("llama") || is("mistral") || is("qwen2") || is("qwen3") || is("gemma3_text");
+  return decodes ? std::vector<std::string>{"q_proj", "v_proj"} : std::vector<std::string>();
 }
 
 }  // namespace lathe

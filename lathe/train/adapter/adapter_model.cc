@@ -31,13 +31,14 @@ std::string task_type_of(HeadKind head) {
          : head == HeadKind::kTokenClassification  ? "TOKEN_CLS"
          : head == HeadKind::kQuestionAnswering    ? "QUESTION_ANS"
          : head == HeadKind::kSentenceVector       ? "FEATURE_EXTRACTION"
+         : head == HeadKind::kCausalLM             ? "CAUSAL_LM"
                                                    : "";
 }
 
 /// The heads that PEFT trains whole, by the task.  ModernBERT's head of questions is called classifier.
 Names heads_of(const TaskModel& model) {
   const HeadKind head = model.task().head().kind;
-  if (head == HeadKind::kMaskedLM || head == HeadKind::kSentenceVector) return {};
+  if (model.per_scored() || head == HeadKind::kSentenceVector) return {};
   if (head != HeadKind::kQuestionAnswering) return {"classifier", "score"};
   return {model.find("qa_outputs.weight") >= 0 ? "qa_outputs" : "classifier"};
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "lathe/core/error.h"
 #include "lathe/data/retrieval/pair_metrics.h"

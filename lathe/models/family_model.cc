@@ -1,4 +1,4 @@
-#include "lathe/models/encoders/encoder_model.h"
+#include "lathe/models/family_model.h"
 
 #include <algorithm>
 
@@ -7,16 +7,22 @@
 
 namespace lathe {
 
-double EncoderModel::base_dropout() const {
+double FamilyModel::base_dropout() const {
   return std::max({config_.hidden_dropout_prob, config_.attention_probs_dropout_prob, config_.mlp_dropout});
 }
 
-int64_t EncoderModel::max_positions() const {
+int64_t FamilyModel::max_positions() const {
   return config_.max_position_embeddings - (position_padding() ? *position_padding() + 1 : 0);
 }
 
-std::optional<int64_t> EncoderModel::position_padding() const {
+std::optional<int64_t> FamilyModel::position_padding() const {
   return family_.positions_after_padding ? std::optional(config_.pad_token_id) : std::nullopt;
+}
+
+nn::Heads heads_of(const ModelConfig& config) {
+  const int64_t heads = config.num_attention_heads;
+  if (config.decoder.kv_heads > 0) return {heads, config.decoder.kv_heads, config.decoder.head_width};
+  return {heads, heads, config.hidden_size / heads};
 }
 
 Value activate(const std::string& name, Value x) {

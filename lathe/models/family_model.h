@@ -25,10 +25,13 @@ struct TokenRows {
   }
 };
 
+/// The heads of an attention layer.
+nn::Heads heads_of(const ModelConfig& config);
+
 /// What the models of all families share: the configuration and what follows from it.
-class EncoderModel : public TaskModel {
+class FamilyModel : public TaskModel {
  public:
-  EncoderModel(const ModelConfig& config, TaskPtr task)
+  FamilyModel(const ModelConfig& config, TaskPtr task)
       : TaskModel(std::move(task)), config_(config), family_(family_of(config.model_type, config.file)) {}
   std::string base_prefix() const override { return std::string(family_.base) + "."; }
   double base_dropout() const override;
