@@ -38,7 +38,7 @@ install(FILES ${PROJECT_BINARY_DIR}/lathe-config.cmake ${PROJECT_BINARY_DIR}/lat
 install(TARGETS program_lathe program_lathe-ops RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 set(links ${PROJECT_BINARY_DIR}/links)
 file(MAKE_DIRECTORY ${links})
-set(scripts run_glue run_classification run_qa run_ner run_mlm run_swag)
+set(scripts run_glue run_classification run_qa run_ner run_mlm run_clm run_swag)
 foreach(script ${scripts})   # lathe is that command when it is called so; shells look for completions by its name
   file(CREATE_LINK lathe ${links}/${script} SYMBOLIC)
   file(CREATE_LINK lathe.fish ${links}/${script}.fish SYMBOLIC)

@@ -28,7 +28,7 @@ foreach(file ${doc}/changelog ${doc}/changelog.Debian ${pages})
   execute_process(COMMAND gzip -9n ${file} COMMAND_ERROR_IS_FATAL ANY)
   file(CHMOD ${file}.gz PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
 endforeach()
-foreach(link run_glue run_classification run_qa run_ner run_mlm run_swag)
+foreach(link run_glue run_classification run_qa run_ner run_mlm run_clm run_swag)
   file(CREATE_LINK lathe.1.gz ${root}/usr/share/man/man1/${link}.1.gz SYMBOLIC)
 endforeach()
 file(CHMOD_RECURSE ${root}/usr DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE

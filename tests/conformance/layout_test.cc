@@ -71,12 +71,18 @@ void expect_places(const TaskModel& model) {
 TEST(Layout, HasTheTrainedParametersOfEveryModelWhereTheyHaveAlwaysBeen) {
   int models = 0;
   for (const Family* family : families())
-    for (const MakeTask task : {single_label, question_answering, token_labels, masked_lm}) {
+    for (const MakeTask task : {single_label, question_answering, token_labels, masked_lm, causal_lm}) {
+      if (family->decoder != nullptr ? task != single_label && task != causal_lm : task == causal_lm)
+        continue;
       ModelConfig c;
       c.model_type = family->model_type;
       c.vocab_size = 40, c.hidden_size = 16, c.num_hidden_layers = 3, c.num_attention_heads = 2;
       c.intermediate_size = 32, c.max_position_embeddings = 32, c.embedding_size = 8;
       c.modern.local = {false, true, true};
+      if (family->decoder != nullptr) {
+        c.decoder.kv_heads = 1, c.decoder.head_width = 6, c.decoder.window = 4;
+        c.decoder.local = {false, true, true};
+      }
       if (task == masked_lm && family->masked_lm == nullptr && !family->modern) continue;
       for (const auto freeze : {+[](TaskModel&) {}, freeze_all, freeze_base, freeze_head, freeze_tables,
                                 freeze_every_third_block}) {
@@ -88,7 +94,7 @@ TEST(Layout, HasTheTrainedParametersOfEveryModelWhereTheyHaveAlwaysBeen) {
         ++models;
       }
     }
-  EXPECT_GE(models, 6 * 3 * 7);
+  EXPECT_GE(models, 6 * 3 * 7 + 6 * 2 * 5);
 }
 
 TEST(Layout, OfBlocksMayHaveOthersBetweenTheirParameters) {

@@ -75,7 +75,7 @@ class Clm(CommandsCase):
         losses = self.losses(self.out)
         self.assertLess(losses[-1], losses[0])
         merged = self.root / "merged"
-        self.works([cl.program(), "merge", str(self.out), str(merged)])
+        self.works([cl.program(), "merge", str(self.out), "--output_dir", str(merged)])
         both = []
         for folder in (self.out, merged):
             out = self.root / f"eval-{folder.name}"
@@ -88,6 +88,7 @@ class Clm(CommandsCase):
         self.works(self.clm(self.out, "--config_name", str(CLM / "qwen3"), "--tokenizer_name", str(CLM / "qwen3"), model=None))
         self.assertLess(self.losses(self.out)[-1], self.losses(self.out)[0] + 0.5)
         self.works([cl.program(), "info", str(self.out)])
+        self.fails([cl.program(), "predict", str(self.out), "a text"], "Qwen3ForCausalLM", "does not write texts yet")
 
     def test_lines_keep_their_ends(self):
         lines = self.root / "lines.txt"

@@ -47,7 +47,7 @@ class Commands(CommandsCase):
         self.assertEqual(self.lathe("doctor", "--help").stdout, self.lathe("doctor", "--help", "all").stdout)
 
     def test_called_by_the_names_of_the_scripts(self):
-        for name in ("run_glue", "run_qa", "run_ner", "run_mlm", "run_swag"):
+        for name in ("run_glue", "run_qa", "run_ner", "run_mlm", "run_clm", "run_swag"):
             (self.root / name).symlink_to(cl.program())
             result = self.works([str(self.root / name), "--help"])
             self.assertIn("--model_name_or_path", result.stdout)

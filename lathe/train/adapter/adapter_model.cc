@@ -152,10 +152,11 @@ ModelFolders folders_of(FileSystem& fs, const std::string& folder,
 ModelConfig config_of_adapter(FileSystem& fs, const std::string& folder, const ModelConfig& base) {
   const Adapter adapter = read_adapter_config(fs, folder);
   HeadKind head = HeadKind::kSequenceClassification;
-  for (const HeadKind kind : {HeadKind::kTokenClassification, HeadKind::kQuestionAnswering})
+  for (const HeadKind kind :
+       {HeadKind::kTokenClassification, HeadKind::kQuestionAnswering, HeadKind::kCausalLM})
     if (adapter.task_type == task_type_of(kind)) head = kind;
   Names labels;
-  if (head != HeadKind::kQuestionAnswering) {
+  if (head != HeadKind::kQuestionAnswering && head != HeadKind::kCausalLM) {
     labels = config_labels(base);
     const SafetensorsFile file = open_adapter(fs, folder);
     for (const char* name : {"classifier.weight", "classifier.out_proj.weight"}) {

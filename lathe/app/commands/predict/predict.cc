@@ -211,8 +211,16 @@ void check_call(const PredictSettings& settings, const Call& call) {
 
 /// What the model was trained for, if it fits what is asked of it.
 MakeTask task_for(const PredictSettings& settings, const ModelConfig& config, const std::string& folder) {
+  if (is_sentence_folder(real_file_system(), folder) && !is_cross_encoder_folder(real_file_system(), folder))
+    fail(ErrorCode::kUnsupported,
+         "{}: a model of sentence-transformers, which gives vectors of texts; lathe encode does", folder);
   const MakeTask task = saved_task(config);
   const std::string its_class = architecture(config, task(0)->head().kind);
+  if (task == causal_lm)
+    fail(ErrorCode::kUnsupported,
+         "{}: a {}, which goes on with a text; Lathe trains such models (lathe clm) and does not write texts "
+         "yet",
+         folder, its_class);
   const bool answers = task == question_answering;
   if (answers && !settings.file && !settings.question)
     fail(ErrorCode::kUnsupported,
