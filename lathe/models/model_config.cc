@@ -7,13 +7,11 @@
 
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
+#include "lathe/models/config_messages.h"
 #include "lathe/models/family.h"
 
 namespace lathe {
 namespace {
-
-// What the shapes of the weights need: the two files belong together.
-constexpr const char* kWayOut = "take the config.json that was saved with the weights";
 
 // What no model has: so large a number is a damaged file, found before memory and time are spent on it.
 constexpr int64_t kMostLayers = 1000, kMostColumns = 1'000'000, kMostLabels = 1'000'000,
@@ -23,7 +21,8 @@ int64_t positive(const nlohmann::json& json, const char* key, int64_t fallback, 
                  const std::string& file) {
   const int64_t value = value_or<int64_t>(json, key, fallback, file);
   if (value <= 0 || value > most)
-    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected 1 to {}; {}", file, key, value, most, kWayOut);
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected 1 to {}; {}", file, key, value, most,
+         kTakeSavedConfig);
   return value;
 }
 
@@ -38,7 +37,8 @@ double probability(const nlohmann::json& json, const char* key, double fallback,
 double not_negative(const nlohmann::json& json, const char* key, double fallback, const std::string& file) {
   const double value = value_or<double>(json, key, fallback, file);
   if (!(value >= 0))
-    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected 0 or more; {}", file, key, value, kWayOut);
+    fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected 0 or more; {}", file, key, value,
+         kTakeSavedConfig);
   return value;
 }
 
@@ -85,7 +85,7 @@ void check_sizes(const ModelConfig& c, const Family& family) {
   const char *columns = family.keys.hidden_size, *heads = family.keys.num_attention_heads;
   if (c.hidden_size % c.num_attention_heads != 0)
     fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected a multiple of \"{}\", {}; {}", c.file, columns,
-         c.hidden_size, heads, c.num_attention_heads, kWayOut);
+         c.hidden_size, heads, c.num_attention_heads, kTakeSavedConfig);
   if (c.hidden_size / c.num_attention_heads > 256)
     fail(ErrorCode::kUnsupported,
          "{}: \"{}\" {} over \"{}\" {} are heads of {} columns, expected at most 256; take a model with more "
@@ -97,7 +97,7 @@ void check_sizes(const ModelConfig& c, const Family& family) {
          "{}: \"pad_token_id\" is {}, expected 0 or more and below the {} positions, which are numbered "
          "after it; {}",
          c.file, c.pad_token_id == kNoToken ? "null" : std::to_string(c.pad_token_id),
-         c.max_position_embeddings, kWayOut);
+         c.max_position_embeddings, kTakeSavedConfig);
 }
 
 /// What files mostly leave out stands there only where reading them would give something else: in a
@@ -126,7 +126,7 @@ std::shared_ptr<const nlohmann::json> no_json_keys() {
 
 ModelConfig parse_model_config(const nlohmann::json& json, const std::string& file) {
   if (!json.is_object())
-    fail(ErrorCode::kInvalidData, "{}: found no JSON object, expected one; {}", file, kWayOut);
+    fail(ErrorCode::kInvalidData, "{}: found no JSON object, expected one; {}", file, kTakeSavedConfig);
   const Family& family = family_of(value_or<std::string>(json, "model_type", "bert", file), file);
   check_supported(json, family, file);
   const ConfigKeys& keys = family.keys;
@@ -192,7 +192,7 @@ std::vector<std::string> config_labels(const ModelConfig& config) {
   if (!names.is_object() || names.empty())
     fail(ErrorCode::kInvalidData,
          "{}: \"id2label\" is {}, expected an object that names the labels by id; {}", config.file,
-         names.is_object() ? "empty" : fmt::format("of type {}", names.type_name()), kWayOut);
+         names.is_object() ? "empty" : fmt::format("of type {}", names.type_name()), kTakeSavedConfig);
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string id = std::to_string(i);
     const auto name = names.find(id);

@@ -136,6 +136,9 @@ class Encode(CommandsCase):
         (self.root / "bad.jsonl").write_text('{"text": "a"}\n{"text": 1\n')
         self.assertIn("bad.jsonl:2", self.refused("--file", self.root / "bad.jsonl", "--output", out, code=1))
         self.assertFalse(out.exists())
+        predicted = cl.run([cl.program(), "predict", str(self.model), "a"])
+        self.assertEqual(predicted.returncode, 1)
+        self.assertIn("gives vectors of texts; lathe encode does", predicted.stderr)
         modules = self.model / "modules.json"
         modules.write_text(modules.read_text().replace(".Normalize", ".CNN"))
         self.assertIn("CNN", self.refused("a", code=1))

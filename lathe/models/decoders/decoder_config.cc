@@ -3,15 +3,15 @@
 
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
+#include "lathe/models/config_messages.h"
 #include "lathe/models/family.h"
 #include "lathe/models/model_config.h"
 
 namespace lathe {
 namespace {
 
-constexpr const char* kWayOut = "take the config.json that was saved with the weights";
 constexpr int64_t kWidestHead = 256;
-constexpr int64_t kMostTokens = 100'000'000;  // no model has more positions
+constexpr int64_t kMostPositions = 100'000'000;  // no model has more positions
 
 /// A number of the file; null and no such key are the fallback.
 int64_t count_of(const nlohmann::json& json, const char* key, int64_t fallback, const std::string& file,
@@ -19,9 +19,9 @@ int64_t count_of(const nlohmann::json& json, const char* key, int64_t fallback, 
   const auto found = json.find(key);
   const int64_t value =
       found == json.end() || found->is_null() ? fallback : value_or<int64_t>(json, key, fallback, file);
-  if (value < least || value > kMostTokens)
+  if (value < least || value > kMostPositions)
     fail(ErrorCode::kInvalidData, "{}: \"{}\" is {}, expected {} to {}; {}", file, key, value, least,
-         kMostTokens, kWayOut);
+         kMostPositions, kTakeSavedConfig);
   return value;
 }
 
@@ -48,7 +48,7 @@ std::vector<bool> local_layers(const nlohmann::json& json, const DecoderFamily& 
     }
     if (std::ssize(local) != c.num_hidden_layers)
       fail(ErrorCode::kInvalidData, "{}: \"layer_types\" names {} layers, expected {}; {}", c.file,
-           local.size(), c.num_hidden_layers, kWayOut);
+           local.size(), c.num_hidden_layers, kTakeSavedConfig);
     return local;
   }
   const int64_t every =
@@ -89,10 +89,10 @@ void check_heads(const DecoderConfig& d, const ModelConfig& c) {
   if (c.num_attention_heads % d.kv_heads != 0)
     fail(ErrorCode::kInvalidData,
          "{}: \"num_key_value_heads\" is {}, expected a divisor of \"num_attention_heads\", {}; {}", c.file,
-         d.kv_heads, c.num_attention_heads, kWayOut);
+         d.kv_heads, c.num_attention_heads, kTakeSavedConfig);
   if (d.head_width % 2 != 0)
     fail(ErrorCode::kInvalidData, "{}: heads of {} columns, expected an even number: their halves turn; {}",
-         c.file, d.head_width, kWayOut);
+         c.file, d.head_width, kTakeSavedConfig);
   if (d.head_width > kWidestHead)
     fail(ErrorCode::kUnsupported,
          "{}: heads of {} columns, expected at most {}; take a model with more heads", c.file, d.head_width,
@@ -110,7 +110,7 @@ DecoderConfig parse_decoder_config(const nlohmann::json& json, const ModelConfig
     fail(ErrorCode::kInvalidData,
          "{}: \"hidden_size\" is {}, expected a multiple of \"num_attention_heads\", {}, or "
          "\"head_dim\", too; {}",
-         c.file, c.hidden_size, c.num_attention_heads, kWayOut);
+         c.file, c.hidden_size, c.num_attention_heads, kTakeSavedConfig);
   d.head_width =
       count_of(json, "head_dim", std::max<int64_t>(c.hidden_size / c.num_attention_heads, 1), c.file);
   check_heads(d, c);
@@ -135,7 +135,7 @@ DecoderConfig parse_decoder_config(const nlohmann::json& json, const ModelConfig
     const double value = value_or<double>(json, "query_pre_attn_scalar", 0, c.file);
     if (!(value > 0))
       fail(ErrorCode::kInvalidData, "{}: \"query_pre_attn_scalar\" is {}, expected a number above 0; {}",
-           c.file, value, kWayOut);
+           c.file, value, kTakeSavedConfig);
     d.query_scale = 1 / std::sqrt(value);
   }
   return d;

@@ -2,12 +2,12 @@
 
 #include "lathe/core/error.h"
 #include "lathe/io/json_file.h"
+#include "lathe/models/config_messages.h"
 #include "lathe/models/model_config.h"
 
 namespace lathe {
 namespace {
 
-constexpr const char* kWayOut = "take the config.json that was saved with the weights";
 constexpr int64_t kMostTokens = 100'000'000;  // of a window: no model has more positions
 
 /// Which layers attend within the window, by the list of version 5 or the number of version 4.
@@ -25,13 +25,13 @@ std::vector<bool> local_layers(const nlohmann::json& json, const ModelConfig& c)
     }
     if (static_cast<int64_t>(local.size()) != c.num_hidden_layers)
       fail(ErrorCode::kInvalidData, "{}: \"layer_types\" names {} layers, expected {}; {}", c.file,
-           local.size(), c.num_hidden_layers, kWayOut);
+           local.size(), c.num_hidden_layers, kTakeSavedConfig);
     return local;
   }
   const int64_t every = value_or<int64_t>(json, "global_attn_every_n_layers", 3, c.file);
   if (every < 1)
     fail(ErrorCode::kInvalidData, "{}: \"global_attn_every_n_layers\" is {}, expected 1 or more; {}", c.file,
-         every, kWayOut);
+         every, kTakeSavedConfig);
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) local.push_back(i % every != 0);
   return local;
 }
@@ -54,7 +54,7 @@ double theta_of(const nlohmann::json& json, const char* type, const char* old_ke
   }
   if (!(theta > 0))
     fail(ErrorCode::kInvalidData, "{}: \"rope_theta\" of \"{}\" is {}, expected a number above 0; {}", file,
-         type, theta, kWayOut);
+         type, theta, kTakeSavedConfig);
   return theta;
 }
 
@@ -79,7 +79,7 @@ void check(const nlohmann::json& json, const ModelConfig& c) {
     fail(ErrorCode::kInvalidData,
          "{}: \"hidden_size\" {} over \"num_attention_heads\" {} are heads of an odd width, expected an even "
          "one; {}",
-         c.file, c.hidden_size, c.num_attention_heads, kWayOut);
+         c.file, c.hidden_size, c.num_attention_heads, kTakeSavedConfig);
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
   const int64_t window = value_or<int64_t>(json, "local_attention", 2 * m.window, c.file);
   if (window < 2 || window > kMostTokens)
     fail(ErrorCode::kInvalidData, "{}: \"local_attention\" is {}, expected 2 to {}; {}", c.file, window,
-         kMostTokens, kWayOut);
+         kMostTokens, kTakeSavedConfig);
   m.window = window / 2;
   m.global_theta = theta_of(json, "full_attention", "global_rope_theta", m.global_theta, c.file);
   // Version 4 takes null, unlike a key left out, for the global one.
@@ -104,7 +104,7 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
     fail(ErrorCode::kUnsupported,
          "{}: \"initializer_cutoff_factor\" is {}, expected 0.5 or more: Lathe draws no weights nearer to 0; "
          "{}",
-         c.file, m.initializer_cutoff_factor, kWayOut);
+         c.file, m.initializer_cutoff_factor, kTakeSavedConfig);
   const auto flag = [&](bool& value, const char* key) { value = value_or<bool>(json, key, value, c.file); };
   flag(m.norm_bias, "norm_bias");
   flag(m.attention_bias, "attention_bias");
@@ -116,7 +116,7 @@ ModernBertConfig parse_modern_bert_config(const nlohmann::json& json, const Mode
   const std::string pooling = value_or<std::string>(json, "classifier_pooling", "cls", c.file);
   if (pooling != "cls" && pooling != "mean")
     fail(ErrorCode::kInvalidData, "{}: \"classifier_pooling\" is \"{}\", expected cls or mean; {}", c.file,
-         pooling, kWayOut);
+         pooling, kTakeSavedConfig);
   m.mean_pooling = pooling == "mean";
   return m;
 }
