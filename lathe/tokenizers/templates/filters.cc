@@ -12,6 +12,7 @@
 #include "lathe/tokenizers/templates/text_methods.h"
 
 namespace lathe::templates {
+namespace of_filters {
 namespace {
 
 /// self as str() has it, metered.
@@ -310,9 +311,10 @@ constexpr NamedFunction kFilters[] = {
 };
 
 }  // namespace
+}  // namespace of_filters
 
 Function find_filter(std::string_view name) {
-  const Function found = find_in(kFilters, name);
+  const Function found = find_in(of_filters::kFilters, name);
   return found != nullptr ? found : find_sequence_filter(name);
 }
 

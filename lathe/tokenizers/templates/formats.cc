@@ -26,6 +26,10 @@ class PercentFormat {
       : format_(format), meter_(meter), dict_(as_dict(arguments)) {
     const List* list = as_list(arguments);
     tuple_ = list != nullptr && list->kind == List::Kind::kTuple;
+    // Python asks for as many values as there are places only of what has no items by key.
+    const bool by_key =
+        dict_ != nullptr || is_undefined(arguments) || (list != nullptr && list->kind <= List::Kind::kRange);
+    counts_ = tuple_ || !by_key;
     if (tuple_) {
       values_ = list->items;
     } else {
@@ -43,8 +47,7 @@ class PercentFormat {
         meter_.check_size(out_.size());
       }
     }
-    if (used_ < values_.size() && (tuple_ || dict_ == nullptr))
-      fault("%: found more values than the text has places for");
+    if (used_ < values_.size() && counts_) fault("%: found more values than the text has places for");
     return std::move(out_);
   }
 
@@ -208,7 +211,7 @@ class PercentFormat {
   std::string_view format_;
   Meter& meter_;
   const Dict* dict_;
-  bool tuple_ = false;
+  bool tuple_ = false, counts_ = true;
   Values values_;
   size_t used_ = 0, at_ = 0;
   std::string out_;

@@ -5,6 +5,7 @@
 #include "lathe/tokenizers/templates/machine.h"
 
 namespace lathe::templates {
+namespace of_functions {
 namespace {
 
 constexpr int64_t kLongestRange = 100'000;  // as in Jinja's sandbox
@@ -85,7 +86,8 @@ constexpr NamedFunction kFunctions[] = {{"range", range},
                                         {"strftime_now", strftime_now}};
 
 }  // namespace
+}  // namespace of_functions
 
-Function find_function(std::string_view name) { return find_in(kFunctions, name); }
+Function find_function(std::string_view name) { return find_in(of_functions::kFunctions, name); }
 
 }  // namespace lathe::templates

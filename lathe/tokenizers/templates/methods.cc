@@ -7,6 +7,7 @@
 #include "lathe/tokenizers/templates/text_methods.h"
 
 namespace lathe::templates {
+namespace of_methods {
 namespace {
 
 Value dict_get(Machine& m, const Value& self, const Arguments& arguments) {
@@ -71,26 +72,31 @@ bool is_in(const std::array<std::string_view, N>& names, std::string_view name) 
 }
 
 }  // namespace
+}  // namespace of_methods
 
 Function find_method(const Value& self, std::string_view name) {
   if (as_text(self) != nullptr) return find_text_method(name);
-  if (as_dict(self) != nullptr) return find_in(kDictMethods, name);
-  if (std::holds_alternative<std::shared_ptr<const Loop>>(self)) return find_in(kLoopMethods, name);
+  if (as_dict(self) != nullptr) return find_in(of_methods::kDictMethods, name);
+  if (std::holds_alternative<std::shared_ptr<const Loop>>(self))
+    return find_in(of_methods::kLoopMethods, name);
   const List* list = as_list(self);
   if (list == nullptr || list->kind > List::Kind::kRange) return nullptr;
   const bool copies = list->kind == List::Kind::kList || name != "copy";
-  return copies ? find_in(kListMethods, name) : nullptr;
+  return copies ? find_in(of_methods::kListMethods, name) : nullptr;
 }
 
 bool is_method(std::string_view name) {
-  return find_text_method(name) != nullptr || find_in(kDictMethods, name) != nullptr ||
-         find_in(kListMethods, name) != nullptr || find_in(kLoopMethods, name) != nullptr ||
-         is_in(kChangeDicts, name) || is_in(kChangeLists, name);
+  return find_text_method(name) != nullptr || find_in(of_methods::kDictMethods, name) != nullptr ||
+         find_in(of_methods::kListMethods, name) != nullptr ||
+         find_in(of_methods::kLoopMethods, name) != nullptr ||
+         of_methods::is_in(of_methods::kChangeDicts, name) ||
+         of_methods::is_in(of_methods::kChangeLists, name);
 }
 
 bool changes_its_object(const Value& self, std::string_view name) {
-  if (as_dict(self) != nullptr) return is_in(kChangeDicts, name);
-  return as_list(self) != nullptr && as_list(self)->kind == List::Kind::kList && is_in(kChangeLists, name);
+  if (as_dict(self) != nullptr) return of_methods::is_in(of_methods::kChangeDicts, name);
+  return as_list(self) != nullptr && as_list(self)->kind == List::Kind::kList &&
+         of_methods::is_in(of_methods::kChangeLists, name);
 }
 
 }  // namespace lathe::templates

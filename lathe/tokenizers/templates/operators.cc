@@ -239,7 +239,7 @@ Value slice(const Value& value, const Value& begin, const Value& end, const Valu
   const Text* text = as_text(value);
   const List* list = as_list(value);
   const bool sliceable = text != nullptr || (list != nullptr && list->kind <= List::Kind::kRange);
-  if (!sliceable) return undefined("a " + type_name(value) + " has no slices");
+  if (!sliceable) fault("a slice of a {}; expected a list or text", type_name(value));
   const Range r = range_of(begin, end, step, length_of(value));
   if (text != nullptr && r.step == 1) {
     meter.charge_text(text->bytes.size());

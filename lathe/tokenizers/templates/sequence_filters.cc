@@ -9,6 +9,7 @@
 #include "lathe/tokenizers/templates/syntax.h"
 
 namespace lathe::templates {
+namespace of_sequence_filters {
 namespace {
 
 Value lowered(Machine& m, const Value& v) {
@@ -191,6 +192,11 @@ Value sum(Machine& m, const Value& self, const Arguments& arguments) {
   return out;
 }
 
+/// What map, select and the like go through: nothing where self is false, whatever it is.
+Values items_if_any(Machine& m, const Value& self) {
+  return truth(self) ? iterate(self, m.meter()) : Values{};
+}
+
 /// Arguments after the first n.
 Arguments rest_of(const Arguments& arguments, size_t n) {
   Arguments out = arguments;
@@ -203,7 +209,7 @@ Value map(Machine& m, const Value& self, const Arguments& arguments) {
   if (arguments.positional.empty()) {
     const Bound args("map", arguments, {"attribute", "default"});
     if (args[0] == nullptr) fault("map: expected the name of a filter, or attribute=…");
-    for (const Value& v : iterate(self, m.meter())) {
+    for (const Value& v : items_if_any(m, self)) {
       Value found = dotted_attribute(m, v, *args[0]);
       out.push_back(is_undefined(found) && args[1] != nullptr ? *args[1] : std::move(found));
     }
@@ -213,7 +219,7 @@ Value map(Machine& m, const Value& self, const Arguments& arguments) {
     if (filter == nullptr)
       fault("map: the filter `{}` is outside of the part of Jinja that templates may use here", name);
     const Arguments rest = rest_of(arguments, 1);
-    for (const Value& v : iterate(self, m.meter())) {
+    for (const Value& v : items_if_any(m, self)) {
       m.meter().charge();
       out.push_back(filter(m, v, rest));
     }
@@ -239,7 +245,7 @@ Value chosen(Machine& m, const Value& self, const Arguments& arguments) {
   }
   const Arguments rest = rest_of(arguments, used);
   Values out;
-  for (Value& v : iterate(self, m.meter())) {
+  for (Value& v : items_if_any(m, self)) {
     m.meter().charge();
     const Value subject = attribute_of(m, v, path);
     if (truth(test == nullptr ? subject : test(m, subject, rest)) == wanted) out.push_back(std::move(v));
@@ -288,7 +294,10 @@ constexpr NamedFunction kSequenceFilters[] = {
 };
 
 }  // namespace
+}  // namespace of_sequence_filters
 
-Function find_sequence_filter(std::string_view name) { return find_in(kSequenceFilters, name); }
+Function find_sequence_filter(std::string_view name) {
+  return find_in(of_sequence_filters::kSequenceFilters, name);
+}
 
 }  // namespace lathe::templates

@@ -6,20 +6,13 @@
 #include "lathe/tokenizers/templates/syntax.h"
 
 namespace lathe::templates {
+namespace of_tests {
 namespace {
 
 const Value& only_argument(const char* test, const Arguments& arguments) {
   if (arguments.positional.size() != 1 || !arguments.named.empty())
     fault("test {}: expected one argument", test);
   return arguments.positional[0];
-}
-
-int64_t need_integer(const char* test, const Value& v) {
-  need_defined(v);
-  int64_t storage = 0;
-  const int64_t* p = as_integer(v, &storage);
-  if (p == nullptr) fault("test {}: found a {}, expected an integer", test, type_name(v));
-  return *p;
 }
 
 template <Operator op>
@@ -72,13 +65,15 @@ Value has_only_case(Machine& m, const Value& v, const Arguments&) {
   return found;
 }
 
-Value odd(Machine&, const Value& self, const Arguments&) { return need_integer("odd", self) % 2 != 0; }
-Value even(Machine&, const Value& self, const Arguments&) { return need_integer("even", self) % 2 == 0; }
+/// self % by == rest, with Python's rules.
+bool has_rest(Machine& m, const Value& self, const Value& by, int64_t rest) {
+  return equal(apply(Operator::kModulo, self, by, m.meter()), rest, m.meter());
+}
 
+Value odd(Machine& m, const Value& self, const Arguments&) { return has_rest(m, self, int64_t{2}, 1); }
+Value even(Machine& m, const Value& self, const Arguments&) { return has_rest(m, self, int64_t{2}, 0); }
 Value divisible(Machine& m, const Value& self, const Arguments& arguments) {
-  const int64_t by = need_integer("divisibleby", only_argument("divisibleby", arguments));
-  const Value rest = apply(Operator::kModulo, need_integer("divisibleby", self), by, m.meter());
-  return std::get<int64_t>(rest) == 0;
+  return has_rest(m, self, only_argument("divisibleby", arguments), 0);
 }
 
 Value in(Machine& m, const Value& self, const Arguments& arguments) {
@@ -143,7 +138,8 @@ constexpr NamedFunction kTests[] = {
 };
 
 }  // namespace
+}  // namespace of_tests
 
-Function find_test(std::string_view name) { return find_in(kTests, name); }
+Function find_test(std::string_view name) { return find_in(of_tests::kTests, name); }
 
 }  // namespace lathe::templates

@@ -9,6 +9,7 @@
 #include "lathe/tokenizers/templates/machine.h"
 
 namespace lathe::templates {
+namespace of_text_methods {
 namespace {
 
 const Text& text_in(Machine& m, const Value& self) {
@@ -291,8 +292,9 @@ constexpr NamedFunction kTextMethods[] = {
 };
 
 }  // namespace
+}  // namespace of_text_methods
 
-Function find_text_method(std::string_view name) { return find_in(kTextMethods, name); }
+Function find_text_method(std::string_view name) { return find_in(of_text_methods::kTextMethods, name); }
 
 std::string_view stripped(std::string_view text, const std::string* characters, Side side) {
   const auto goes = [&](size_t begin, size_t end, char32_t c) {

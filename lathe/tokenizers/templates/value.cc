@@ -49,9 +49,8 @@ bool equal_dicts(const Dict& a, const Dict& b, Meter& meter) {
 }
 
 bool equal_lists(const List& a, const List& b, Meter& meter) {
-  using Kind = List::Kind;
   if (&a == &b) return true;
-  if (a.kind != b.kind || a.kind == Kind::kIterator || a.kind == Kind::kValues) return false;
+  if (a.kind != b.kind || a.kind == List::Kind::kIterator || a.kind == List::Kind::kValues) return false;
   if (a.items.size() != b.items.size()) return false;
   for (size_t i = 0; i < a.items.size(); ++i)
     if (!equal(a.items[i], b.items[i], meter)) return false;
@@ -331,7 +330,7 @@ Values iterate(const Value& v, Meter& meter) {
   for (size_t at = 0; at < text->bytes.size();) {
     const size_t begin = at;
     unicode::decode(text->bytes, &at);
-    out.push_back(make_text(text->bytes.substr(begin, at - begin), meter, text->safe));
+    out.push_back(make_text(text->bytes.substr(begin, at - begin), meter));
   }
   return out;
 }

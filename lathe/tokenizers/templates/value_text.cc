@@ -20,19 +20,18 @@ void append_all(const Values& items, std::string* out, Meter& meter) {
 }
 
 void append_list(const List& list, std::string* out, Meter& meter) {
-  using Kind = List::Kind;
-  if (list.kind == Kind::kIterator || list.kind == Kind::kRange)
+  if (list.kind == List::Kind::kIterator || list.kind == List::Kind::kRange)
     fault("{} is printed; the filter `list` makes a list of it, `join` a text",
-          list.kind == Kind::kRange ? "a range" : "an iterator");
-  const bool view = list.kind != Kind::kList && list.kind != Kind::kTuple;
+          list.kind == List::Kind::kRange ? "a range" : "an iterator");
+  const bool view = list.kind != List::Kind::kList && list.kind != List::Kind::kTuple;
   if (view)
-    *out += fmt::format("dict_{}(", list.kind == Kind::kKeys     ? "keys"
-                                    : list.kind == Kind::kValues ? "values"
-                                                                 : "items");
-  *out += list.kind == Kind::kTuple ? '(' : '[';
+    *out += fmt::format("dict_{}(", list.kind == List::Kind::kKeys     ? "keys"
+                                    : list.kind == List::Kind::kValues ? "values"
+                                                                       : "items");
+  *out += list.kind == List::Kind::kTuple ? '(' : '[';
   append_all(list.items, out, meter);
-  if (list.kind == Kind::kTuple && list.items.size() == 1) *out += ',';
-  *out += list.kind == Kind::kTuple ? ')' : ']';
+  if (list.kind == List::Kind::kTuple && list.items.size() == 1) *out += ',';
+  *out += list.kind == List::Kind::kTuple ? ')' : ']';
   if (view) *out += ')';
 }
 
