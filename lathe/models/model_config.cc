@@ -108,6 +108,8 @@ void put_others(nlohmann::json& json, const ModelConfig& config, const Family& f
                                                    types != json.end() &&
                                                    std::ssize(*types) != config.num_hidden_layers)
     json.erase(types);
+  if (family.decoder != nullptr && config.hidden_size % config.num_attention_heads != 0)
+    json["head_dim"] = config.decoder.head_width;  // there is no other width to read
   const ModelConfig there = parse_model_config(json, config.file);
   const auto put = [&](const char* key, double value, double read) {
     if (key != nullptr && value != read) json[key] = value;
