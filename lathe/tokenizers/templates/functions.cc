@@ -76,6 +76,8 @@ Value strftime_now(Machine& m, const Value&, const Arguments& arguments) {
   t.tm_min = now.minute;
   t.tm_sec = now.second;
   timegm(&t);  // which finds the days of week and year
+  if (t.tm_mon < 0 || t.tm_mon > 11 || t.tm_wday < 0 || t.tm_wday > 6)
+    fault("strftime_now: the time that is given is none");
   return m.text(format_time(args.text(0, ""), t));
 }
 
