@@ -203,7 +203,7 @@ Value Machine::attribute(const Value& object, const std::string& name) {
 
 Value Machine::loop_attribute(const std::shared_ptr<const Loop>& loop, const std::string& name) {
   const Values& items = loop->items->items;
-  const auto i = static_cast<int64_t>(loop->index0), n = std::ssize(items);
+  const int64_t i = static_cast<int64_t>(loop->index0), n = std::ssize(items);
   if (name == "index") return i + 1;
   if (name == "index0") return i;
   if (name == "revindex") return n - i;
