@@ -43,8 +43,7 @@ size_t leading_space(std::string_view text) {
 
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher(std::vector<Entry> entries, bool split_special)
-    : entries_(std::move(entries)), split_special_(split_special) {
+AddedTokenMatcher::AddedTokenMatcher(std::vector<Entry> entries) : entries_(std::move(entries)) {
   std::erase_if(entries_, [](const Entry& e) { return e.pattern.empty(); });
   // Of equal texts a trie keeps the last.
   for (size_t i = entries_.size(); i-- > 0;) {
@@ -65,7 +64,7 @@ const AddedTokenMatcher::Entry* AddedTokenMatcher::longest_at(std::string_view r
   return longest;
 }
 
-void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) const {
+void AddedTokenMatcher::cut(std::string_view text, bool split_special, std::vector<Match>* out) const {
   size_t done = 0;       // everything before it is in *out
   size_t space_end = 0;  // where the white space ends that a token took last
   for (size_t at = 0; at < text.size();) {
@@ -78,7 +77,7 @@ void AddedTokenMatcher::cut(std::string_view text, std::vector<Match>* out) cons
     size_t begin = at, end = at + entry->pattern.size();
     at = end;
     const AddedToken& token = entry->token;
-    if (token.special && split_special_) continue;
+    if (token.special && split_special) continue;
     if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end)))) {
       continue;
     }

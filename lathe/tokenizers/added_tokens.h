@@ -33,12 +33,12 @@ class AddedTokenMatcher {
   };
 
   AddedTokenMatcher() = default;
-  /// Entries with an empty pattern are left out; of equal patterns the first counts.  split_special: where a
-  /// special token wins, the text stays plain.
-  AddedTokenMatcher(std::vector<Entry> entries, bool split_special);
+  /// Entries with an empty pattern are left out; of equal patterns the first counts.
+  explicit AddedTokenMatcher(std::vector<Entry> entries);
   bool empty() const { return entries_.empty(); }
-  /// Cuts text (valid UTF-8) into matches and the plain text between them; appends to *out.
-  void cut(std::string_view text, std::vector<Match>* out) const;
+  /// Cuts text (valid UTF-8) into matches and the plain text between them; appends to *out.  split_special:
+  /// where a special token wins, the text stays plain.
+  void cut(std::string_view text, bool split_special, std::vector<Match>* out) const;
 
  private:
   const Entry* longest_at(std::string_view rest) const;
@@ -46,7 +46,6 @@ class AddedTokenMatcher {
   std::vector<Entry> entries_;
   ByteTrie patterns_;               // their places in entries_
   std::array<bool, 256> begins_{};  // whether one begins with this byte: most bytes of a text begin none
-  bool split_special_ = false;
 };
 
 }  // namespace lathe

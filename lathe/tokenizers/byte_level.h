@@ -12,10 +12,12 @@ namespace lathe::byte_level {
 /// alphabet. Source: openai/gpt-2 encoder.py, bytes_to_unicode.
 std::optional<std::string> bytes_of(std::string_view token);
 
-/// Calls word(begin, end) for the parts of text (valid UTF-8) that GPT-2's pattern
-///   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+/// Calls word(begin, end) for the parts of text (valid UTF-8) that GPT-2's pattern (SplitPattern::kGpt2)
 /// matches; they cover it in order.
 void split(std::string_view text, const std::function<void(size_t begin, size_t end)>& word);
+
+/// Bytes, as UTF-8, of the code point that stands for a byte in the alphabet: 1 or 2.
+uint32_t written_size(uint8_t byte);
 
 /// White space, written or as the alphabet has a blank, at both ends of a token, in code points: what
 /// ByteLevel's post-processor takes off the token's offsets.

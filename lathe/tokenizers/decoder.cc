@@ -5,6 +5,7 @@
 
 #include "lathe/text/unicode.h"
 #include "lathe/tokenizers/byte_level.h"
+#include "lathe/tokenizers/decoder_steps.h"
 
 namespace lathe {
 namespace {
@@ -27,6 +28,7 @@ void clean_up(std::string* text) {
 
 void Decoder::put(std::string_view token) {
   using Kind = DecoderRules::Kind;
+  if (rules_.kind == Kind::kSteps) return void(tokens_.emplace_back(token));
   const bool first = std::exchange(first_, false);
   if (rules_.kind == Kind::kByteLevel) {
     if (const auto bytes = byte_level::bytes_of(token))
@@ -50,6 +52,7 @@ void Decoder::put(std::string_view token) {
 }
 
 std::string Decoder::finish() && {
+  if (rules_.kind == DecoderRules::Kind::kSteps) return run_decoder(rules_.steps, std::move(tokens_));
   if (rules_.kind == DecoderRules::Kind::kByteLevel && !unicode::is_valid(text_))
     return unicode::repair(text_);
   return std::move(text_);

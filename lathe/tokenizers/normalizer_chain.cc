@@ -62,6 +62,16 @@ struct Apply {
     return true;
   }
 
+  /// What is new comes from the code point after it.
+  bool operator()(const Prefix& prefix) const {
+    if (from.text.empty()) return false;
+    out->clear();
+    out->text = prefix.text;
+    out->origin.assign(prefix.text.size(), from.origin[0]);
+    out->append(from, 0, from.text.size());
+    return true;
+  }
+
   bool operator()(const StripRules& rules) const {
     const std::string_view text(from.text);
     const auto is_space = [](uint32_t cp) { return (unicode::info(cp).flags & unicode::kSpace) != 0; };

@@ -18,6 +18,11 @@ struct Replacement {
   std::string content;
 };
 
+/// A text goes before every stretch that is not empty.
+struct Prefix {
+  std::string text;
+};
+
 /// White space goes at the ends of the text.
 struct StripRules {
   bool left = false, right = false;
@@ -27,7 +32,7 @@ struct StripRules {
 struct NmtRules {};
 
 using NormalizerStep = std::variant<NormalizerRules, NormalForm, std::shared_ptr<const CharsMap>, Replacement,
-                                    StripRules, NmtRules>;
+                                    StripRules, NmtRules, Prefix>;
 
 /// Steps of normalisation, one after the other.  Immutable: for any thread.
 class NormalizerChain {
@@ -39,7 +44,7 @@ class NormalizerChain {
 
  private:
   using Pass = std::variant<Normalizer, NormalForm, std::shared_ptr<const CharsMap>, Replacement, StripRules,
-                            NmtRules>;
+                            NmtRules, Prefix>;
   std::vector<Pass> passes_;
 };
 

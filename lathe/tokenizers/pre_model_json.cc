@@ -17,6 +17,10 @@ constexpr int kDepthLimit = 8;  // of a Sequence within a Sequence
 constexpr size_t kStepLimit = 32;
 constexpr size_t kLongestReplaced =
     1024;  // bytes: to look for a longer one takes as many steps for each byte
+constexpr const char* kKnownPatterns =
+    "a String, or the Regex of GPT-2, Qwen2 or Llama 3 as their tokenizer.json has it; a text parted "
+    "otherwise "
+    "would be other tokens than the model has learned";
 
 /// Adds the step to the last one where the one pass of Normalizer gives the same.
 bool merge(const NormalizerRules& step, std::vector<NormalizerStep>* steps) {
@@ -93,13 +97,51 @@ void read_normalizer(const JsonDocument& doc, const json& value, int depth,
   } else if (type == "Strip") {
     steps->emplace_back(
         StripRules{doc.flag(value, "strip_left", false), doc.flag(value, "strip_right", false)});
+  } else if (type == "Prepend") {
+    Prefix prefix = {doc.text(value, "prepend")};
+    if (prefix.text.size() > kLongestReplaced)
+      doc.unsupported("normalizer", fmt::format("Prepend of {} bytes", prefix.text.size()),
+                      "at most 1024 bytes");
+    steps->emplace_back(std::move(prefix));
   } else if (type == "Nmt") {
     steps->emplace_back(NmtRules{});
   } else {
     doc.unsupported(
         "normalizer", type,
-        "BertNormalizer, Precompiled, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Replace, Strip, "
-        "Nmt, or a Sequence of them");
+        "BertNormalizer, Precompiled, NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Replace, Prepend, "
+        "Strip, Nmt, or a Sequence of them");
+  }
+}
+
+WordStep::Behavior read_behavior(const JsonDocument& doc, const json& value) {
+  using Behavior = WordStep::Behavior;
+  constexpr std::pair<const char*, Behavior> kKnown[] = {
+      {"Isolated", Behavior::kIsolated},
+      {"Removed", Behavior::kRemoved},
+      {"Contiguous", Behavior::kContiguous},
+      {"MergedWithPrevious", Behavior::kMergedWithPrevious},
+      {"MergedWithNext", Behavior::kMergedWithNext}};
+  const std::string name = doc.text(value, "behavior");
+  for (const auto& [known, behavior] : kKnown)
+    if (name == known) return behavior;
+  doc.wrong("behavior", "Isolated, Removed, Contiguous, MergedWithPrevious or MergedWithNext",
+            value["behavior"]);
+}
+
+void read_split(const JsonDocument& doc, const json& value, WordStep* out) {
+  out->kind = WordStep::Kind::kSplit;
+  out->behavior = read_behavior(doc, value);
+  out->invert = doc.flag(value, "invert", false);
+  const json& pattern = doc.need(value, "pattern");
+  if (JsonDocument::get(pattern, "Regex") != nullptr) {
+    const std::string regex = doc.text(pattern, "Regex");
+    out->pattern = find_split_pattern(regex);
+    if (!out->pattern) doc.unsupported("pre_tokenizer", "Split by the Regex " + regex, kKnownPatterns);
+  } else {
+    out->literal = doc.text(pattern, "String");
+    if (out->literal.size() > kLongestReplaced)
+      doc.unsupported("pre_tokenizer", fmt::format("Split by {} bytes", out->literal.size()),
+                      "at most 1024 bytes");
   }
 }
 
@@ -122,6 +164,15 @@ void read_word_steps(const JsonDocument& doc, const json& value, int depth, std:
   } else if (type == "Metaspace") {
     out.kind = WordStep::Kind::kMetaspace;
     read_metaspace(doc, value, &out);
+  } else if (type == "Split") {
+    read_split(doc, value, &out);
+  } else if (type == "Digits") {
+    out.kind = WordStep::Kind::kDigits;
+    if (!doc.flag(value, "individual_digits", false)) out.behavior = WordStep::Behavior::kContiguous;
+  } else if (type == "ByteLevel") {
+    out.kind = WordStep::Kind::kByteLevel;
+    out.add_prefix_space = doc.flag(value, "add_prefix_space", true);
+    out.use_regex = doc.flag(value, "use_regex", true);
   } else if (type == "BertPreTokenizer") {
     steps->push_back(out);
     out.kind = WordStep::Kind::kPunctuation;
@@ -129,25 +180,46 @@ void read_word_steps(const JsonDocument& doc, const json& value, int depth, std:
   steps->push_back(std::move(out));
 }
 
-void read_byte_level(const JsonDocument& doc, const json& value, TokenizerSpec* spec) {
-  const std::string type = doc.type(value, "pre_tokenizer");
-  if (type != "ByteLevel") doc.unsupported("pre_tokenizer", type + " before BPE", "ByteLevel");
-  spec->byte_level.add_prefix_space = doc.flag(value, "add_prefix_space", true);
-  spec->byte_level.use_regex = doc.flag(value, "use_regex", true);
+/// ByteLevel writes bytes in its alphabet, which no other step after it reads.  By itself it has rules of its
+/// own.
+void read_byte_level(const JsonDocument& doc, TokenizerSpec* spec) {
+  std::vector<WordStep>& steps = spec->word_steps;
+  const auto is_byte_level = [](const WordStep& s) { return s.kind == WordStep::Kind::kByteLevel; };
+  const auto first = std::find_if(steps.begin(), steps.end(), is_byte_level);
+  if (first == steps.end()) return;
+  if (first + 1 != steps.end())
+    doc.unsupported("pre_tokenizer", "Sequence with a step after ByteLevel", "ByteLevel as the last step");
+  spec->byte_level.alphabet = true;
+  spec->byte_level.add_prefix_space = first->add_prefix_space;
+  spec->byte_level.use_regex = first->use_regex;
+  if (steps.size() == 1) steps.clear();
+}
+
+struct PreTokenizers {
+  std::vector<std::string> known;
+  const char* text;
+};
+
+const PreTokenizers& pre_tokenizers_before(ModelKind model) {
+  static const PreTokenizers kWords = {{"BertPreTokenizer", "Punctuation", "WhitespaceSplit"},
+                                       "BertPreTokenizer, or a Sequence of WhitespaceSplit and Punctuation"};
+  static const PreTokenizers kPairs = {
+      {"ByteLevel", "Digits", "Metaspace", "Punctuation", "Split", "WhitespaceSplit", "BertPreTokenizer"},
+      "ByteLevel, Split, Digits, Metaspace, WhitespaceSplit, Punctuation, BertPreTokenizer, or a Sequence of "
+      "them"};
+  static const PreTokenizers kPieces = {
+      {"Digits", "Metaspace", "Punctuation", "Split", "WhitespaceSplit", "BertPreTokenizer"},
+      "Metaspace, WhitespaceSplit, Punctuation, Split, Digits, BertPreTokenizer, or a Sequence of them"};
+  return model == ModelKind::kWordPiece ? kWords : model == ModelKind::kBytePairs ? kPairs : kPieces;
 }
 
 void read_pre_tokenizer(const JsonDocument& doc, TokenizerSpec* spec) {
   using Types = std::multiset<std::string>;
   const json* value = JsonDocument::get(doc.root(), "pre_tokenizer");
-  if (spec->model == ModelKind::kUnigram && value == nullptr) return;
   const bool pieces = spec->model == ModelKind::kWordPiece;
-  const char* wanted =
-      pieces ? "BertPreTokenizer, or a Sequence of WhitespaceSplit and Punctuation"
-      : spec->model == ModelKind::kBytePairs
-          ? "ByteLevel"
-          : "Metaspace, WhitespaceSplit, Punctuation, BertPreTokenizer, or a Sequence of them";
+  if (!pieces && value == nullptr) return;
+  const auto& [allowed, wanted] = pre_tokenizers_before(spec->model);
   if (value == nullptr) doc.unsupported("pre_tokenizer", "null", wanted);
-  if (spec->model == ModelKind::kBytePairs) return read_byte_level(doc, *value, spec);
   Types types;
   read_word_steps(doc, *value, 0, &spec->word_steps, &types);
   std::string found;
@@ -155,12 +227,12 @@ void read_pre_tokenizer(const JsonDocument& doc, TokenizerSpec* spec) {
       !pieces || types == Types{"BertPreTokenizer"} || types == Types{"Punctuation", "WhitespaceSplit"};
   for (const std::string& type : types) {
     found += (found.empty() ? "" : " + ") + type;
-    known = known && (type == "Metaspace" || type == "WhitespaceSplit" || type == "Punctuation" ||
-                      type == "BertPreTokenizer");
+    known = known && std::find(allowed.begin(), allowed.end(), type) != allowed.end();
   }
   if (!known) doc.unsupported("pre_tokenizer", found, wanted);
   if (spec->word_steps.size() > kStepLimit)
     doc.unsupported("pre_tokenizer", "Sequence of more than 32 steps", "fewer");
+  read_byte_level(doc, spec);
 }
 
 }  // namespace

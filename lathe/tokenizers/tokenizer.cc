@@ -41,6 +41,7 @@ struct Scratch {
   NormalizedText normalized, prefixed;
   std::vector<AddedTokenMatcher::Match> raw_matches, matches;
   std::vector<Piece> pieces;
+  bool split_special = false;  // special tokens in the text are words as others
 };
 
 }  // namespace
@@ -60,7 +61,7 @@ struct Tokenizer::Impl {
   std::unordered_map<int32_t, byte_level::Blanks>
       blanks;                        // of tokens that have any, where offsets are trimmed
   std::vector<std::string> special;  // contents, sorted
-  int32_t cls, sep, pad, unk, mask;
+  int32_t cls, sep, pad, unk, mask, bos, eos;
 
   explicit Impl(TokenizerSpec s)
       : spec(std::move(s)), normalizer(spec.normalizer), splitter(spec.word_steps), model(make_model(spec)) {
@@ -85,16 +86,17 @@ struct Tokenizer::Impl {
       if (pattern.text != token.content) decoded_as[token.id] = pattern.text;
       normalized.push_back({pattern.text, token});
     }
-    raw_tokens = AddedTokenMatcher(std::move(raw), spec.split_special_tokens);
-    normalized_tokens = AddedTokenMatcher(std::move(normalized), spec.split_special_tokens);
+    raw_tokens = AddedTokenMatcher(std::move(raw));
+    normalized_tokens = AddedTokenMatcher(std::move(normalized));
     std::sort(special.begin(), special.end());
     if (spec.byte_level.trim_offsets) find_blanks();
     const auto find = [this](const std::string& token) {
       const auto it = id_of.find(token);
-      return it == id_of.end() ? -1 : it->second;
+      return token.empty() || it == id_of.end() ? -1 : it->second;
     };
     cls = find(spec.names.cls), sep = find(spec.names.sep), pad = find(spec.names.pad);
     unk = find(spec.names.unk), mask = find(spec.names.mask);
+    bos = find(spec.names.bos), eos = find(spec.names.eos);
   }
 
   void find_blanks() {
@@ -127,7 +129,7 @@ struct Tokenizer::Impl {
   }
 
   void put_words(const NormalizedText& n, size_t begin, size_t end, Scratch* scratch, Tokens* out) const {
-    if (spec.model == ModelKind::kBytePairs)
+    if (spec.byte_level.alphabet && spec.word_steps.empty())
       put_byte_words(n, begin, end, scratch, out);
     else if (spec.model == ModelKind::kWordPiece)
       put_bert_words(n, begin, end, scratch, out);
@@ -179,7 +181,7 @@ struct Tokenizer::Impl {
     normalizer.run(text, first, &n);
     if (normalized_tokens.empty()) return put_words(n, 0, n.text.size(), scratch, out);
     scratch->matches.clear();
-    normalized_tokens.cut(n.text, &scratch->matches);
+    normalized_tokens.cut(n.text, scratch->split_special, &scratch->matches);
     for (const auto& [token, begin, end] : scratch->matches) {
       if (token == nullptr) {
         put_words(n, begin, end, scratch, out);
@@ -190,7 +192,7 @@ struct Tokenizer::Impl {
     }
   }
 
-  Tokens tokenize(std::string_view text) const {
+  Tokens tokenize(std::string_view text, const EncodeOptions& options) const {
     std::string repaired;
     if (!unicode::is_valid(text)) text = repaired = unicode::repair(text);
     if (text.size() > INT32_MAX) {
@@ -198,7 +200,8 @@ struct Tokenizer::Impl {
     }
     Tokens out;
     Scratch scratch;
-    raw_tokens.cut(text, &scratch.raw_matches);
+    scratch.split_special = spec.split_special_tokens || options.split_special_tokens;
+    raw_tokens.cut(text, scratch.split_special, &scratch.raw_matches);
     // The code points before each byte; a token that begins with white space may begin in what the one before
     // took, so that matches overlap.
     std::vector<uint32_t> index(scratch.raw_matches.size() > 1 ? text.size() + 1 : 0);
@@ -311,14 +314,14 @@ struct Tokenizer::Impl {
 
   Encoding encode(std::string_view first, const std::string_view* second,
                   const EncodeOptions& options) const {
-    const Tokens a = tokenize(first), b = second != nullptr ? tokenize(*second) : Tokens{};
+    const Tokens a = tokenize(first, options), b = second != nullptr ? tokenize(*second, options) : Tokens{};
     const Tokens* other = second != nullptr ? &b : nullptr;
     return assemble(a, other, cut(a, other, options), 0, 0, options.add_special_tokens);
   }
 
   std::vector<Encoding> encode_all(std::string_view first, const std::string_view* second,
                                    const EncodeOptions& options) const {
-    const Tokens a = tokenize(first), b = second != nullptr ? tokenize(*second) : Tokens{};
+    const Tokens a = tokenize(first, options), b = second != nullptr ? tokenize(*second, options) : Tokens{};
     const Tokens* other = second != nullptr ? &b : nullptr;
     const Windows windows = cut(a, other, options);
     const size_t n_second = second != nullptr ? windows.second.size() : 1;
@@ -419,6 +422,8 @@ int32_t Tokenizer::sep_id() const { return impl_->sep; }
 int32_t Tokenizer::pad_id() const { return impl_->pad; }
 int32_t Tokenizer::unk_id() const { return impl_->unk; }
 int32_t Tokenizer::mask_id() const { return impl_->mask; }
+int32_t Tokenizer::bos_id() const { return impl_->bos; }
+int32_t Tokenizer::eos_id() const { return impl_->eos; }
 int Tokenizer::model_max_length() const { return impl_->spec.model_max_length; }
 bool Tokenizer::pads_left() const { return impl_->spec.pads_left; }
 bool Tokenizer::truncates_left() const { return impl_->spec.truncates_left; }

@@ -36,6 +36,9 @@ struct EncodeOptions {
   Truncation truncation = Truncation::kLongestFirst;
   int stride = 0;  ///< tokens that neighbouring windows of encode_with_overflow share
   bool add_special_tokens = true;
+  /// Special tokens in the text are words as others, so that a text of others cannot end a turn or begin one;
+  /// they always are where tokenizer_config.json says split_special_tokens.
+  bool split_special_tokens = false;
 };
 
 /// One file of a Hugging Face folder: name and bytes.
@@ -91,6 +94,10 @@ class Tokenizer {
   int32_t pad_id() const;
   int32_t unk_id() const;
   int32_t mask_id() const;
+  /// What begins and what ends a text of a decoder: bos_token and eos_token of tokenizer_config.json, else of
+  /// special_tokens_map.json, else those of the class that it names; -1 if none of them names one.
+  int32_t bos_id() const;
+  int32_t eos_id() const;
   /// `model_max_length` of tokenizer_config.json; INT32_MAX if it is absent or larger.
   int model_max_length() const;
   /// Whether `padding_side` of tokenizer_config.json is left.  Lathe pads nothing; run_qa turns pairs round

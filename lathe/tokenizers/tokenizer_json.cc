@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lathe/tokenizers/decoder_json.h"
 #include "lathe/tokenizers/pre_model_json.h"
 
 namespace lathe {
@@ -108,14 +109,15 @@ void read_byte_pairs(const JsonDocument& doc, const json& model, TokenizerSpec* 
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const json* value = JsonDocument::get(model, key);
     if (value != nullptr && *value != "")
-      doc.unsupported("model", std::string("BPE with ") + key, "a byte-level one");
+      doc.unsupported("model", std::string("BPE with ") + key, "one without");
   }
   if (JsonDocument::get(model, "dropout") != nullptr && model["dropout"] != 0)
     doc.unsupported("model", "BPE with dropout", "one without");
-  if (doc.flag(model, "byte_fallback", false))
-    doc.unsupported("model", "BPE with byte_fallback", "a byte-level one");
+  spec->byte_fallback = doc.flag(model, "byte_fallback", false);
+  spec->fuse_unk = doc.flag(model, "fuse_unk", false);
   spec->byte_level.whole_words = doc.flag(model, "ignore_merges", false);
-  spec->names.unk = JsonDocument::get(model, "unk_token") != nullptr ? doc.text(model, "unk_token") : "";
+  if (JsonDocument::get(model, "unk_token") != nullptr) spec->unk_token = doc.text(model, "unk_token");
+  spec->names.unk = spec->unk_token;
   for (const json& merge : doc.list(model, "merges")) {
     BytePairs::Merge m;
     if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
@@ -171,30 +173,6 @@ Vocabulary read_model(const JsonDocument& doc, TokenizerSpec* spec) {
   if (!limit.is_number_unsigned()) doc.wrong("max_input_chars_per_word", "a count", limit);
   spec->max_chars = static_cast<uint32_t>(std::min<uint64_t>(limit.get<uint64_t>(), UINT32_MAX));
   return read_vocabulary(doc, vocab);
-}
-
-void read_decoder(const JsonDocument& doc, TokenizerSpec* spec) {
-  using Kind = DecoderRules::Kind;
-  DecoderRules& rules = spec->decoder;
-  rules.kind = Kind::kBlanks;
-  const json* decoder = JsonDocument::get(doc.root(), "decoder");
-  if (decoder == nullptr) return;
-  const std::string type = doc.type(*decoder, "decoder");
-  const auto [kind, wanted] = spec->model == ModelKind::kWordPiece ? std::pair(Kind::kWordPiece, "WordPiece")
-                              : spec->model == ModelKind::kBytePairs
-                                  ? std::pair(Kind::kByteLevel, "ByteLevel")
-                                  : std::pair(Kind::kMetaspace, "Metaspace");
-  if (type != wanted) doc.unsupported("decoder", type, wanted);
-  rules.kind = kind;
-  if (kind == Kind::kWordPiece) {
-    rules.prefix = doc.text(*decoder, "prefix");
-    rules.cleanup = doc.flag(*decoder, "cleanup", true);
-  } else if (kind == Kind::kMetaspace) {
-    WordStep step;
-    read_metaspace(doc, *decoder, &step);
-    rules.prefix = step.replacement;
-    rules.drops_first = step.prepend != WordStep::Prepend::kNever;
-  }
 }
 
 }  // namespace

@@ -30,6 +30,21 @@ constexpr const char* kClassesWithTypes[] = {
     "DebertaTokenizer",  "DebertaV2Tokenizer", "ElectraTokenizer",           "FNetTokenizer",
     "LayoutLMTokenizer", "LxmertTokenizer",    "MobileBertTokenizer",        "SqueezeBertTokenizer"};
 
+/// transformers' classes of decoders whose special tokens have names where the files give none.
+struct ClassNames {
+  const char* name;
+  SpecialTokenNames tokens;
+};
+
+const std::vector<ClassNames>& classes_of_decoders() {
+  static const std::vector<ClassNames> all = {
+      {"GPT2Tokenizer", {"<|endoftext|>", "", "", "", "", "<|endoftext|>", "<|endoftext|>"}},
+      {"Qwen2Tokenizer", {"<|endoftext|>", "", "<|endoftext|>", "", "", "", "<|endoftext|>"}},
+      {"LlamaTokenizer", {"<unk>", "", "", "", "", "<s>", "</s>"}},
+      {"GemmaTokenizer", {"<unk>", "", "<pad>", "", "<mask>", "<bos>", "<eos>"}}};
+  return all;
+}
+
 bool is_token(const json& value) {
   return value.is_string() || (value.is_object() && value.contains("content"));
 }
@@ -169,9 +184,10 @@ class Reader {
         pieces && (config ? is_class(*config, "BertTokenizer") || names_no_class(*config) : !main);
     const bool roberta =
         spec_.model == ModelKind::kBytePairs && config && is_class(*config, "RobertaTokenizer");
-    const SpecialTokenNames of_roberta = {"<unk>", "</s>", "<pad>", "<s>", "<mask>"};
-    if (bert) name_defaults({});
-    if (roberta) name_defaults(of_roberta);
+    const SpecialTokenNames of_roberta = {"<unk>", "</s>", "<pad>", "<s>", "<mask>", "<s>", "</s>"};
+    if (bert) name_defaults({}, nullptr);
+    if (roberta) name_defaults(of_roberta, nullptr);
+    if (spec_.model == ModelKind::kBytePairs && config) name_class_defaults(*config);
     if (spec_.model == ModelKind::kUnigram) take_known(of_roberta);
     take_names(bert || roberta);
     if (bert) apply_bert_rules(config);
@@ -266,18 +282,26 @@ class Reader {
     if (added) tokens_.read_added_tokens_json(*added);
   }
 
-  void name_defaults(const SpecialTokenNames& d) {
-    const std::pair<const char*, const std::string*> defaults[] = {{"unk_token", &d.unk},
-                                                                   {"sep_token", &d.sep},
-                                                                   {"pad_token", &d.pad},
-                                                                   {"cls_token", &d.cls},
-                                                                   {"mask_token", &d.mask}};
+  /// A name that is null in config stays away.
+  void name_defaults(const SpecialTokenNames& d, const JsonDocument* config) {
+    const std::pair<const char*, const std::string*> defaults[] = {
+        {"unk_token", &d.unk},   {"sep_token", &d.sep}, {"pad_token", &d.pad}, {"cls_token", &d.cls},
+        {"mask_token", &d.mask}, {"bos_token", &d.bos}, {"eos_token", &d.eos}};
     for (const auto& [key, content] : defaults) {
+      if (content->empty() || (config != nullptr && config->root().contains(key))) continue;
       AddedToken token;
       token.content = *content;
       token.special = true;
       tokens_.named.try_emplace(key, token);
     }
+  }
+
+  /// Source: the classes of transformers 5.24; LlamaTokenizer over bytes is loaded as one without names.
+  void name_class_defaults(const JsonDocument& config) {
+    for (const auto& [name, tokens] : classes_of_decoders())
+      if (is_class(config, name) &&
+          !(std::string_view(name) == "LlamaTokenizer" && spec_.byte_level.alphabet))
+        name_defaults(tokens, &config);
   }
 
   /// Names of tokens that are there, for files that name none.
@@ -295,14 +319,14 @@ class Reader {
   }
 
   void take_names(bool bert) {
-    const std::pair<const char*, std::string*> names[] = {{"sep_token", &spec_.names.sep},
-                                                          {"pad_token", &spec_.names.pad},
-                                                          {"cls_token", &spec_.names.cls},
-                                                          {"mask_token", &spec_.names.mask}};
+    const std::pair<const char*, std::string*> names[] = {
+        {"sep_token", &spec_.names.sep},   {"pad_token", &spec_.names.pad}, {"cls_token", &spec_.names.cls},
+        {"mask_token", &spec_.names.mask}, {"bos_token", &spec_.names.bos}, {"eos_token", &spec_.names.eos}};
     for (const auto& [key, name] : names) {
       if (tokens_.named.contains(key)) *name = tokens_.named[key].content;
     }
-    if (bert) spec_.names.unk = tokens_.named["unk_token"].content;
+    if (bert || (spec_.model == ModelKind::kBytePairs && tokens_.named.contains("unk_token")))
+      spec_.names.unk = tokens_.named["unk_token"].content;
   }
 
   void apply_bert_rules(const std::optional<JsonDocument>& config) {
@@ -320,6 +344,9 @@ class Reader {
   void apply_roberta_rules(const JsonDocument& config) {
     ByteLevelRules& rules = spec_.byte_level;
     spec_.normalizer.clear();
+    spec_.word_steps.clear();
+    spec_.byte_fallback = false;
+    rules.alphabet = true;
     rules.add_prefix_space = rules.trim_keeps_prefix = config.flag(config.root(), "add_prefix_space", false);
     rules.trim_offsets = config.flag(config.root(), "trim_offsets", true);
     rules.use_regex = true;

@@ -27,14 +27,17 @@ using Template = std::vector<TemplatePiece>;
 
 struct SpecialTokenNames {
   std::string unk = "[UNK]", sep = "[SEP]", pad = "[PAD]", cls = "[CLS]", mask = "[MASK]";
+  std::string bos = {}, eos = {};  ///< empty: there is none
 };
 
 /// How words become tokens, and with it how a text becomes words: WordPiece after BERT's pre-tokeniser, byte
-/// pairs after ByteLevel, Unigram after any WordSteps.
+/// pairs after ByteLevel or any WordSteps, Unigram after any WordSteps.
 enum class ModelKind { kWordPiece, kBytePairs, kUnigram };
 
-/// What byte-level tokenizers say beyond vocabulary and merges.
+/// What BPE tokenizers say beyond vocabulary and merges; add_prefix_space and use_regex count where there are
+/// no WordSteps.
 struct ByteLevelRules {
+  bool alphabet = false;          ///< tokens are bytes, written in its alphabet; else code points
   bool add_prefix_space = false;  ///< a blank before every stretch of text that has none
   bool use_regex = true;          ///< GPT-2's pattern parts words; false: a stretch is one word
   bool trim_offsets = false;      ///< offsets leave blanks at both ends of a token out
@@ -54,7 +57,9 @@ struct TokenizerSpec {
   std::vector<BytePairs::Merge> merges;  ///< as tokens are written, by rank
   ByteLevelRules byte_level;
   std::vector<double> scores;  ///< of Unigram's tokens, by id
-  bool byte_fallback = false;  ///< Unigram's
+  bool byte_fallback = false;  ///< Unigram's and BPE's
+  bool fuse_unk = false;       ///< BPE's
+  std::string unk_token;       ///< BPE's; empty: what is no token is left out
   std::vector<WordStep> word_steps;
   std::vector<AddedToken> added;
   Template single, pair;

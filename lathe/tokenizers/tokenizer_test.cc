@@ -357,7 +357,7 @@ TEST(Tokenizer, OtherComponentsAreNamedInTheError) {
     return std::vector<NamedFile>{{"tokenizer.json", j.dump()}};
   };
   const auto no = ErrorCode::kUnsupported;
-  expect_error(with("normalizer", {{"type", "Prepend"}}), no, "'Prepend'");
+  expect_error(with("normalizer", {{"type", "ByteLevel"}}), no, "'ByteLevel'");
   expect_error(with("normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "ByteLevel"}}}}}), no,
                "'ByteLevel'");
   expect_error(with("pre_tokenizer", {{"type", "ByteLevel"}}), no, "'ByteLevel'");

@@ -111,8 +111,8 @@ TEST(Unigram, WhatIsWrongIsNamed) {
   expect("/pre_tokenizer/prepend_scheme", "last", "always, first or never");
   expect("/pre_tokenizer/add_prefix_space", false, "prepend_scheme never");
   expect("/pre_tokenizer/replacement", "ab", "one character");
-  expect("/pre_tokenizer/type", "Split", "'Split' is not supported");
-  expect("/decoder/type", "ByteLevel", "expected Metaspace");
+  expect("/pre_tokenizer/type", "UnicodeScripts", "'UnicodeScripts' is not supported");
+  expect("/decoder/type", "CTC", "expected ByteLevel, Metaspace");
   expect("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "\\d"}}}, {"content", ""}}, "Regex \\d");
   expect("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "?"}}, "expected base64");
   expect("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}},
