@@ -38,7 +38,7 @@ class Blocks(unittest.TestCase):
         "predict": (("own_data", "quick_start", "train"), ("index\tprediction",)),
         "ner": ((), ("tags: B-LOC 3", "next: lathe predict names", '"entities": [')),
         "mlm": ((), ("6 training samples", "next: lathe predict words", '"fills": [', "a new model, bert with 2 layers of 64")),
-        "clm": ((), ("5 training samples, 80 tokens, 16 each", "perplexity", "adapter")),
+        "clm": ((), ("7 training samples, 112 tokens, 16 each", "perplexity", "adapter")),
         "swag": ((), ("6 training rows, 3 endings each", "next: lathe predict chooser", '"probabilities": [')),
         "embed": ((), ("6 training rows of 2 texts", "next: lathe encode embedder", "eval_cosine_ndcg@10")),
         "reranking": ((), ("8 training rows; labels: 0 4, 1 4", "eval_ndcg@10", "next: lathe predict ranker", "ranking, scores in ranked.tsv")),
