@@ -31,8 +31,7 @@ DECODERS = {
     "qwen2": ("Qwen2", dict(tie_word_embeddings=True, use_sliding_window=False, **{**SIZES, "num_key_value_heads": 1})),
     "qwen3": ("Qwen3", dict(tie_word_embeddings=False, head_dim=6, rope_parameters=YARN, **SIZES)),
     "gemma3": ("Gemma3", dict(tie_word_embeddings=True, head_dim=6, sliding_window=5, query_pre_attn_scalar=10,
-                              layer_types=["sliding_attention", "full_attention", "sliding_attention"],
-                              **{**SIZES, "num_hidden_layers": 3})),
+                              layer_types=["sliding_attention", "full_attention"], **{**SIZES, "initializer_range": 0.06})),
 }
 CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 HEADS = {"causal_lm": "CausalLM", "classification": "SequenceClassification"}
