@@ -154,9 +154,8 @@ class MlxBackend : public Backend {
     if (found != table_.end())
       for (const auto& impl : found->second)
         if (impl->key.empty() || kernels_.use(impl->key)) list.push_back(impl.get());
-    // Only plain ops that the host has: fused ones are split into these, and optional ones are of no use
-    // where they are not native.
-    if (host_ && op.fuses == nullptr && !op.optional && !host_backend_->implementations(op).empty())
+    // Only plain ops that the host has: fused ones are split into these.
+    if (host_ && op.fuses == nullptr && !host_backend_->implementations(op).empty())
       list.push_back(host_.get());
     return list;
   }
