@@ -70,7 +70,7 @@ struct DecoderFamily {
   bool plus_one = false;                ///< a norm's weight is 1 + what the file holds
   bool scales_words = false;            ///< word embeddings are multiplied by √hidden_size
   bool windows_by_flag = false;         ///< "use_sliding_window" says whether there are windows
-  bool all_local = false;               ///< without "layer_types" every layer has the window
+  bool all_local = false;               ///< without "layer_types" every layer has the window, if there is one
   const char* writer_prefix = nullptr;  ///< of the class that writes, if it is not class_prefix
   int64_t global_every = 0;  ///< without "layer_types" every so many layers sees all; 0: by all_local
 };

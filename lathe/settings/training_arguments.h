@@ -245,8 +245,8 @@ struct RerankArguments : AdapterArguments {
   std::optional<int64_t> max_train_samples, max_eval_samples, max_predict_samples;
 };
 
-/// Model and data arguments of run_clm.py.
-struct ClmArguments : AdapterArguments {
+/// Those that run_mlm.py and run_clm.py share.
+struct LmArguments : AdapterArguments {
   std::optional<std::string> model_name_or_path;  ///< none: from scratch
   std::optional<std::string> model_type, config_overrides, config_name, tokenizer_name, cache_dir, token;
   bool use_fast_tokenizer = true;
@@ -258,32 +258,22 @@ struct ClmArguments : AdapterArguments {
   std::optional<std::string> train_file, validation_file;
   bool overwrite_cache = false;
   int64_t validation_split_percentage = 5;
-  std::optional<int64_t> block_size;  ///< none: what the tokenizer takes, 1,024 at most
   std::optional<int64_t> preprocessing_num_workers;
-  bool keep_linebreaks = true;
   std::optional<int64_t> max_train_samples, max_eval_samples;
   bool streaming = false;
 };
 
-/// Model and data arguments of run_mlm.py.
-struct MlmArguments : AdapterArguments {
-  std::optional<std::string> model_name_or_path;  ///< none: from scratch
-  std::optional<std::string> model_type, config_overrides, config_name, tokenizer_name, cache_dir, token;
-  bool use_fast_tokenizer = true;
-  std::string model_revision = "main";
-  bool trust_remote_code = false, low_cpu_mem_usage = false;
-  std::optional<std::string> dtype;
+/// Model and data arguments of run_clm.py.
+struct ClmArguments : LmArguments {
+  std::optional<int64_t> block_size;  ///< none: what the tokenizer takes, 1,024 at most
+  bool keep_linebreaks = true;
+};
 
-  std::optional<std::string> dataset_name, dataset_config_name;
-  std::optional<std::string> train_file, validation_file;
-  bool overwrite_cache = false;
-  int64_t validation_split_percentage = 5;
+/// Model and data arguments of run_mlm.py.
+struct MlmArguments : LmArguments {
   std::optional<int64_t> max_seq_length;  ///< none: what the tokenizer takes, 1,024 at most
-  std::optional<int64_t> preprocessing_num_workers;
   double mlm_probability = 0.15;
   bool line_by_line = false, pad_to_max_length = false;
-  std::optional<int64_t> max_train_samples, max_eval_samples;
-  bool streaming = false;
 };
 
 /// Checks every field and every rule between fields, and fills in what one field derives from another

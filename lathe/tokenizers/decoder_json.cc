@@ -95,11 +95,11 @@ void read_decoder(const JsonDocument& doc, TokenizerSpec* spec) {
   }
   read_steps(doc, *decoder, 0, &rules.steps);
   if (rules.steps.size() > kMostSteps) doc.unsupported("decoder", "Sequence of more than 32 steps", "fewer");
-  // The two that stand alone are put together as tokens come.
-  const bool alone = rules.steps.size() == 1;
-  rules.kind = alone && rules.steps[0].kind == DecoderStep::Kind::kByteLevel   ? Kind::kByteLevel
-               : alone && rules.steps[0].kind == DecoderStep::Kind::kMetaspace ? Kind::kMetaspace
-                                                                               : Kind::kSteps;
+  // One of these two as the only step is put together as tokens come.
+  const bool only = rules.steps.size() == 1;
+  rules.kind = only && rules.steps[0].kind == DecoderStep::Kind::kByteLevel   ? Kind::kByteLevel
+               : only && rules.steps[0].kind == DecoderStep::Kind::kMetaspace ? Kind::kMetaspace
+                                                                              : Kind::kSteps;
   if (rules.kind == Kind::kMetaspace) {
     rules.prefix = rules.steps[0].text;
     rules.drops_first = rules.steps[0].drops_first;

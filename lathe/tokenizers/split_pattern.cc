@@ -90,8 +90,8 @@ size_t gpt2_end(std::string_view text, size_t at) {
   size_t next = at;
   const Kind kind = take(text, &next);
   if (text[at] == ' ' && next < text.size()) {
-    size_t behind = next;
-    const Kind following = take(text, &behind);
+    size_t after = next;
+    const Kind following = take(text, &after);
     if (following != Kind::kSpace) return run(text, next, following);
   }
   return kind == Kind::kSpace ? blanks_end(text, at) : run(text, at, kind);
@@ -117,9 +117,9 @@ size_t cl100k_end(std::string_view text, size_t at, int most_digits) {
       next = end;
     return next;
   }
-  size_t behind = next;
-  const Kind following = next < text.size() ? take(text, &behind) : Kind::kSpace;
-  if (following == Kind::kLetter && !is_newline(text[at])) return run(text, behind, Kind::kLetter);
+  size_t after = next;
+  const Kind following = next < text.size() ? take(text, &after) : Kind::kSpace;
+  if (following == Kind::kLetter && !is_newline(text[at])) return run(text, after, Kind::kLetter);
   if (kind == Kind::kSpace && (text[at] != ' ' || following != Kind::kOther)) return lines_end(text, at);
   size_t end = run(text, next, Kind::kOther);
   while (end < text.size() && is_newline(text[end])) ++end;

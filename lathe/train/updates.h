@@ -43,7 +43,8 @@ class Updates {
   /// --hf_compat_loss_scale as in transformers 5, which passes models and label smoothing the number of
   /// samples in the update: classifiers then add up means, label smoothing divides by the number, and
   /// question answering does not get it.
-  /// items: that the update scores, where its model or label smoothing divides by them; else 0.
+  /// items: that the update scores, where its model or label smoothing divides by them, with this flag or for
+  /// a task that always does (Task::weighs_tokens); else 0.
   double loss_weight(const PackedBatch& batch, int64_t first, int64_t count, int64_t items) const;
   int64_t items_of_update(BatchStream& stream, int64_t count) const;
   /// The loss of a run as it is summed.  If it is not finite and the filter is on: the mean since the last

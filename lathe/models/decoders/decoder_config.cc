@@ -28,8 +28,9 @@ int64_t count_of(const nlohmann::json& json, const char* key, int64_t fallback, 
 /// 0: there is none.
 int64_t window_of(const nlohmann::json& json, const DecoderFamily& family, const std::string& file) {
   const auto found = json.find("sliding_window");
-  const bool none = found == json.end() || found->is_null() ||
-                    (family.windows_by_flag && !value_or<bool>(json, "use_sliding_window", false, file));
+  const bool reads = family.all_local || family.global_every > 0 ||
+                     (family.windows_by_flag && value_or<bool>(json, "use_sliding_window", false, file));
+  const bool none = !reads || found == json.end() || found->is_null();
   return none ? 0 : count_of(json, "sliding_window", 2, file, 2);
 }
 

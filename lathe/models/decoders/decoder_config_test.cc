@@ -40,7 +40,7 @@ TEST(DecoderConfig, WhatAFileLeavesOutIsAsInTransformers) {
 
 TEST(DecoderConfig, LayersWithAWindow) {
   using Layers = std::vector<bool>;
-  EXPECT_EQ(parsed("llama").decoder.local, Layers(6, false));
+  EXPECT_EQ(parsed("llama", {{"sliding_window", 4}}).decoder.local, Layers(6, false));  // its class has none
   EXPECT_EQ(parsed("mistral", {{"sliding_window", 4}}).decoder.local, Layers(6, true));
   EXPECT_EQ(parsed("mistral", {{"sliding_window", nullptr}}).decoder.local, Layers(6, false));
   EXPECT_EQ(parsed("gemma3_text", {{"sliding_window", 4}}).decoder.local,

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "lathe/models/family.h"
 
 namespace lathe {
@@ -52,47 +54,32 @@ ModelConfig defaults_of_gemma() {
   return config;
 }
 
+Family decoders(const char* type, const char* class_prefix, ModelConfig config, const ConfigKeys& keys,
+                const DecoderFamily& decoder) {
+  return {.model_type = type,
+          .class_prefix = class_prefix,
+          .base = "model",
+          .layers = ".layers.",
+          .defaults = std::move(config),
+          .keys = keys,
+          .decoder = &decoder};
+}
+
 }  // namespace
 
 // Source: Touvron et al. 2023 (arXiv 2302.13971); transformers' modeling_llama.
-const Family kLlama{.model_type = "llama",
-                    .class_prefix = "Llama",
-                    .base = "model",
-                    .layers = ".layers.",
-                    .defaults = defaults("llama", 32000, 4096, 32, 32, 11008, 2048, 1e-6),
-                    .keys = kKeys,
-                    .decoder = &kPlain};
+const Family kLlama =
+    decoders("llama", "Llama", defaults("llama", 32000, 4096, 32, 32, 11008, 2048, 1e-6), kKeys, kPlain);
 // Source: Jiang et al. 2023 (arXiv 2310.06825); transformers' modeling_mistral.
-const Family kMistral{.model_type = "mistral",
-                      .class_prefix = "Mistral",
-                      .base = "model",
-                      .layers = ".layers.",
-                      .defaults = defaults("mistral", 32000, 4096, 32, 32, 14336, 131072, 1e-6),
-                      .keys = kKeys,
-                      .decoder = &kWindows};
+const Family kMistral = decoders(
+    "mistral", "Mistral", defaults("mistral", 32000, 4096, 32, 32, 14336, 131072, 1e-6), kKeys, kWindows);
 // Source: Yang et al. 2024 (arXiv 2407.10671); transformers' modeling_qwen2.
-const Family kQwen2{.model_type = "qwen2",
-                    .class_prefix = "Qwen2",
-                    .base = "model",
-                    .layers = ".layers.",
-                    .defaults = defaults("qwen2", 151936, 4096, 32, 32, 22016, 32768, 1e-6),
-                    .keys = kKeys,
-                    .decoder = &kOfQwen2};
+const Family kQwen2 =
+    decoders("qwen2", "Qwen2", defaults("qwen2", 151936, 4096, 32, 32, 22016, 32768, 1e-6), kKeys, kOfQwen2);
 // Source: Yang et al. 2025 (arXiv 2505.09388); transformers' modeling_qwen3.
-const Family kQwen3{.model_type = "qwen3",
-                    .class_prefix = "Qwen3",
-                    .base = "model",
-                    .layers = ".layers.",
-                    .defaults = defaults("qwen3", 151936, 4096, 32, 32, 22016, 32768, 1e-6),
-                    .keys = kKeys,
-                    .decoder = &kOfQwen3};
+const Family kQwen3 =
+    decoders("qwen3", "Qwen3", defaults("qwen3", 151936, 4096, 32, 32, 22016, 32768, 1e-6), kKeys, kOfQwen3);
 // Source: Gemma Team 2025 (arXiv 2503.19786); transformers' modeling_gemma3.
-const Family kGemma3{.model_type = "gemma3_text",
-                     .class_prefix = "Gemma3Text",
-                     .base = "model",
-                     .layers = ".layers.",
-                     .defaults = defaults_of_gemma(),
-                     .keys = keys_of_gemma(),
-                     .decoder = &kOfGemma3};
+const Family kGemma3 = decoders("gemma3_text", "Gemma3Text", defaults_of_gemma(), keys_of_gemma(), kOfGemma3);
 
 }  // namespace lathe
