@@ -117,6 +117,8 @@ class InformationRetrievalEvaluator(Evaluator):
 
     def rows(self):
         documents = list(self.corpus.values())
+        if max(map(max, self.relevant)) < 0:
+            raise ValueError("InformationRetrievalEvaluator: the corpus has none of the relevant documents, expected their ids")
         pairs = [(query, documents[max(found)]) for query, found in zip(self.queries.values(), self.relevant) if max(found) >= 0]
         return {"query": [query for query, _ in pairs], "document": [document for _, document in pairs]}
 

@@ -32,7 +32,7 @@ class SentenceTransformerTrainer(TextTrainer):
 
     def __init__(self, model, args=None, train_dataset=None, eval_dataset=None, loss=None, evaluator=None,
                  tokenizer=None, data_collator=None, callbacks=None, **others):
-        self._refuse({**others, "callbacks": callbacks, "data_collator": data_collator})
+        self._refuse({**others, "callbacks": callbacks, "data_collator": data_collator, "tokenizer": tokenizer})
         args = args or SentenceTransformerTrainingArguments()
         train, evaluated = self._take_arguments(model, args, train_dataset, eval_dataset, evaluator)
         words = [*(loss.words if loss else []), *getattr(args, "_text_words", [])]

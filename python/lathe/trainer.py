@@ -74,6 +74,7 @@ NOT_THERE = {"callbacks": "early stopping is TrainingArguments(early_stopping_pa
              "model_init": "give model, from which every Trainer starts anew",
              "compute_loss_func": "the loss is that of the model's problem_type",
              "preprocess_logits_for_metrics": "compute_metrics gets all logits",
+             "tokenizer": "texts are tokenised with the model's own",
              "data_collator": "batches are packed, and each loss has its own form of them"}
 
 

@@ -161,6 +161,10 @@ class Sentences(TrainerCase):
             self.trainer(model, loss=losses.MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), [64]))
         with self.assertRaisesRegex(NotImplementedError, "callbacks is not there"):
             self.trainer(model, callbacks=[print])
+        with self.assertRaisesRegex(NotImplementedError, "tokenizer is not there: texts are tokenised with the model's own"):
+            self.trainer(model, tokenizer="other")
+        with self.assertRaisesRegex(ValueError, "the corpus has none of the relevant documents"):
+            SentenceTransformerTrainer(model, evaluator=InformationRetrievalEvaluator({1: "a"}, {2: "b"}, {1: {3}}))
         with self.assertRaisesRegex(NotImplementedError, "n_dims_per_step"):
             losses.MatryoshkaLoss(model, losses.CoSENTLoss(model), [8], n_dims_per_step=1)
         with self.assertRaisesRegex(ValueError, "save_pretrained: nothing was trained"):
@@ -210,6 +214,14 @@ class Pairs(TrainerCase):
         model.save_pretrained(self.root / "saved")
         again = CrossEncoder(self.root / "saved", device="cpu")
         np.testing.assert_array_equal(again.predict([(query, document) for document in documents]), scores)
+
+    def test_the_activation_that_is_asked_for_stays(self):
+        model = CrossEncoder(MODEL, num_labels=1, activation_fn="Identity", device="cpu")
+        CrossEncoderTrainer(model, self.arguments(num_train_epochs=1), train_dataset=self.rows).train()
+        model.save_pretrained(self.root / "saved")
+        pair = (self.dev[0]["query"], self.dev[0]["documents"][0])
+        self.assertEqual(model.predict(pair), model.predict(pair, activation_fn="Identity"))
+        self.assertEqual(CrossEncoder(self.root / "saved", device="cpu").predict(pair), model.predict(pair))
 
     def test_classes(self):
         model = CrossEncoder(MODEL, num_labels=3, device="cpu")

@@ -17,13 +17,13 @@ class CrossEncoder(KeptModel):
         words = [] if activation_fn is None else [f"--activation_fn={name_of(activation_fn)}"]
         self._made_of = (words, num_labels or 0, max_length or 0, revision, str(cache_folder or ""))
         self._device = str(device or "auto")
-        self._native = self._pair_model(words)
+        self._native = self._pair_model([])
         self._own = None  # the run that computes where nothing was trained
 
     def _pair_model(self, words):
-        """With the head that these flags of `lathe rerank` ask for."""
-        _, *rest = self._made_of
-        return _lathe.PairModel(self._folder_of_weights(), words, *rest)
+        """With the head that these flags of `lathe rerank` ask for, too."""
+        own, *rest = self._made_of
+        return _lathe.PairModel(self._folder_of_weights(), [*own, *words], *rest)
 
     @property
     def _run(self):
@@ -44,7 +44,8 @@ class CrossEncoder(KeptModel):
     def predict(self, sentences, batch_size=32, show_progress_bar=None, activation_fn=None, apply_softmax=False,
                 convert_to_numpy=True, convert_to_tensor=False):
         """One pair of texts or a list of them.  Scores [pairs], after the activation, or of classes [pairs, classes] logits;
-        activation_fn: "Sigmoid" or "Identity" instead of the model's; apply_softmax: of classes."""
+        activation_fn: "Sigmoid" or "Identity" instead of the model's; apply_softmax: of classes.  batch_size has no effect:
+        batches are made by tokens."""
         if convert_to_tensor or not convert_to_numpy:
             raise ValueError("predict gives arrays of numpy: leave convert_to_tensor and convert_to_numpy as they are")
         pairs = list(sentences)

@@ -22,7 +22,7 @@ class CrossEncoderTrainer(TextTrainer):
 
     def __init__(self, model, args=None, train_dataset=None, eval_dataset=None, loss=None, evaluator=None,
                  tokenizer=None, data_collator=None, callbacks=None, **others):
-        self._refuse({**others, "callbacks": callbacks, "data_collator": data_collator})
+        self._refuse({**others, "callbacks": callbacks, "data_collator": data_collator, "tokenizer": tokenizer})
         args = args or CrossEncoderTrainingArguments()
         rows = self._take_arguments(model, args, train_dataset, eval_dataset, evaluator)
         self._task = model._pair_model(loss.words if loss else [])
